@@ -1,0 +1,2 @@
+//! The plimsoll-proxy binary.
+fn main() {}
