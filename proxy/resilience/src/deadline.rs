@@ -1,0 +1,1 @@
+//! How long a call still has.

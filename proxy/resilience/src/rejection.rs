@@ -1,0 +1,77 @@
+//! A refusal with the numbers that explain it, and the small names that calls and machines share.
+
+use std::fmt;
+
+use crate::reason::Reason;
+use crate::time::Timestamp;
+
+/// A route of a dependency, in the order of its policy. `RouteId::REST` is for what no named route matches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RouteId(pub u32);
+
+impl RouteId {
+    /// The calls that no named route matches.
+    pub const REST: Self = Self(0);
+}
+
+/// An endpoint, by a number that the shell chose and never gives to another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EndpointKey(pub u64);
+
+/// The block of policy that refused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Block {
+    /// `target`: no endpoint, no connection, a broken answer.
+    Target,
+    /// `timeouts`.
+    Timeouts,
+    /// `deadline`.
+    Deadline,
+    /// `bulkhead`.
+    Bulkhead,
+    /// `circuitBreaker`.
+    CircuitBreaker,
+    /// `retry`.
+    Retry,
+}
+
+impl Block {
+    /// The field of the YAML.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Timeouts => "timeouts",
+            Self::Deadline => "deadline",
+            Self::Bulkhead => "bulkhead",
+            Self::CircuitBreaker => "circuitBreaker",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A call that the proxy answers itself (or, in `Observe`, would have answered).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rejection {
+    /// Why.
+    pub reason: Reason,
+    /// What the last attempt came to, when `reason` only says that there is no further one.
+    pub cause: Option<Reason>,
+    /// The block of policy that refused.
+    pub block: Block,
+    /// The route whose rules held.
+    pub route: RouteId,
+    /// True if the block stands on the route and not on the dependency.
+    pub route_block: bool,
+    /// What was measured: permits out, percent of calls failed or slow, milliseconds, attempts.
+    pub observed: u64,
+    /// What would have been allowed, in the same unit.
+    pub limit: u64,
+    /// When asking again makes sense, if anyone knows.
+    pub retry_at: Option<Timestamp>,
+}

@@ -1,0 +1,1 @@
+//! Counts over the last calls, or over the last seconds.
