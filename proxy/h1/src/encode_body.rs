@@ -1,0 +1,127 @@
+//! Bodies as they are sent: what goes around each piece of data, and whether the sum is what the head said.
+
+use bytes::BufMut;
+
+use crate::{error::EncodeError, framing::BodyFraming, trailers::Trailers};
+
+/// Writes one body. The data itself may be written by the caller, between [`Frame::prefix`] and [`Frame::suffix`].
+#[derive(Clone, Copy, Debug)]
+pub struct BodyEncoder {
+    framing: BodyFraming,
+}
+
+impl BodyEncoder {
+    /// For a body that its head announced like this.
+    #[must_use]
+    pub const fn new(framing: BodyFraming) -> Self {
+        Self { framing }
+    }
+
+    /// What has to stand around the next `len` bytes of data. For none there is nothing, since an empty chunk is the end.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooLong`] when the head did not announce that many.
+    pub fn frame(&mut self, len: usize) -> Result<Frame, EncodeError> {
+        match &mut self.framing {
+            BodyFraming::None if len > 0 => Err(EncodeError::TooLong),
+            BodyFraming::Length(left) => {
+                *left = left.checked_sub(len as u64).ok_or(EncodeError::TooLong)?;
+                Ok(Frame::NOTHING)
+            }
+            BodyFraming::Chunked if len > 0 => Ok(Frame::chunk(len)),
+            BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => {
+                Ok(Frame::NOTHING)
+            }
+        }
+    }
+
+    /// Appends `data` and what stands around it.
+    ///
+    /// # Errors
+    /// As [`Self::frame`]; nothing is appended then.
+    pub fn put(&mut self, data: &[u8], out: &mut impl BufMut) -> Result<(), EncodeError> {
+        let frame = self.frame(data.len())?;
+        for part in [frame.prefix(), data, frame.suffix()] {
+            out.put_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Appends what ends the body. A body until close ends with the connection, and only chunks have room for trailers.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooShort`] when more was announced: the connection has to be closed.
+    pub fn finish(
+        self,
+        trailers: Option<&Trailers>,
+        out: &mut impl BufMut,
+    ) -> Result<(), EncodeError> {
+        match (self.framing, trailers) {
+            (BodyFraming::Length(1..), _) => Err(EncodeError::TooShort),
+            (BodyFraming::Chunked, trailers) => {
+                out.put_slice(b"0\r\n");
+                match trailers {
+                    Some(trailers) => trailers.put(out),
+                    None => out.put_slice(b"\r\n"),
+                }
+                Ok(())
+            }
+            (BodyFraming::None | BodyFraming::Length(0) | BodyFraming::UntilClose, _) => Ok(()),
+        }
+    }
+
+    /// Bytes that the head announced and that have not come yet.
+    #[must_use]
+    pub const fn remaining(&self) -> u64 {
+        if let BodyFraming::Length(left) = self.framing {
+            left
+        } else {
+            0
+        }
+    }
+}
+
+/// What stands around a piece of data.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    prefix: [u8; 18],
+    start: u8,
+    suffix: &'static [u8],
+}
+
+impl Frame {
+    const NOTHING: Self = Self {
+        prefix: [0; 18],
+        start: 18,
+        suffix: b"",
+    };
+
+    fn chunk(len: usize) -> Self {
+        let mut prefix = [0; 18];
+        prefix[16..].copy_from_slice(b"\r\n");
+        let mut start = 16;
+        let mut left = len;
+        while left > 0 {
+            start -= 1;
+            prefix[start] = b"0123456789abcdef"[left & 0xf];
+            left >>= 4;
+        }
+        Self {
+            prefix,
+            start: start as u8,
+            suffix: b"\r\n",
+        }
+    }
+
+    /// To write before the data.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix[usize::from(self.start)..]
+    }
+
+    /// To write behind the data.
+    #[must_use]
+    pub const fn suffix(&self) -> &'static [u8] {
+        self.suffix
+    }
+}
