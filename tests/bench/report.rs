@@ -1,0 +1,190 @@
+//! The table, the ratios, and the gates of the design.
+
+/// One round of one proxy.
+#[derive(Clone, Copy)]
+pub struct Cost {
+    /// User + system time of its processes for each answered request.
+    pub cpu_micros: f64,
+    /// Answers a second.
+    pub per_second: f64,
+    /// Median latency.
+    pub p50_micros: u32,
+    /// 99th percentile of latency.
+    pub p99_micros: u32,
+    /// Wrong or missing answers.
+    pub errors: u64,
+    /// Requests that came due while every connection was busy.
+    pub late: u64,
+}
+
+/// One proxy's figures.
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// Rounds as fast as it goes.
+    pub saturated: Vec<Cost>,
+    /// Rounds at the constant rate.
+    pub fixed: Vec<Cost>,
+    /// PSS before any request, bytes.
+    pub at_rest: u64,
+    /// RSS before any request, bytes.
+    pub rss_at_rest: u64,
+    /// Bytes of PSS for each idle connection.
+    pub idle: Option<f64>,
+}
+
+impl Row {
+    /// No figures yet.
+    pub fn new(name: &'static str) -> Row {
+        Row {
+            name,
+            saturated: Vec::new(),
+            fixed: Vec::new(),
+            at_rest: 0,
+            rss_at_rest: 0,
+            idle: None,
+        }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn cpu(costs: &[Cost]) -> f64 {
+    median(costs.iter().map(|cost| cost.cpu_micros))
+}
+
+/// Ratios are taken within each round and then the median of them: what disturbed a round disturbed both.
+fn ratio(costs: &[Cost], to: &[Cost]) -> f64 {
+    median(
+        costs
+            .iter()
+            .zip(to)
+            .map(|(cost, base)| cost.cpu_micros / base.cpu_micros),
+    )
+}
+
+/// The ratio to the better of nginx and HAProxy, in each round.
+fn ratio_to_better(rows: &[Row], of: &Row, pick: fn(&Row) -> &[Cost]) -> f64 {
+    let named = |name| rows.iter().find(|row| row.name == name).map(pick);
+    let (nginx, haproxy) = (named("nginx"), named("HAProxy"));
+    let better = |round: usize| {
+        [nginx, haproxy]
+            .into_iter()
+            .flatten()
+            .map(|costs| costs[round].cpu_micros)
+            .fold(f64::INFINITY, f64::min)
+    };
+    median(
+        pick(of)
+            .iter()
+            .enumerate()
+            .map(|(round, cost)| cost.cpu_micros / better(round)),
+    )
+}
+
+/// Prints everything; true when plimsoll is within its gates (or was not measured).
+pub fn print(rows: &[Row], idle_connections: usize) -> bool {
+    let saturated: fn(&Row) -> &[Cost] = |row| &row.saturated;
+    let fixed: fn(&Row) -> &[Cost] = |row| &row.fixed;
+    let floor = &rows[0];
+    for (title, pick) in [("saturated", saturated), ("2,000 requests/s", fixed)] {
+        println!(
+            "\nHTTP/1.1 keep-alive, 64 connections, {title}: medians of {} rounds",
+            floor.saturated.len()
+        );
+        println!(
+            "{:10} {:>10} {:>8} {:>10} {:>9} {:>8} {:>8} {:>7}",
+            "", "us CPU/req", "x floor", "x better*", "req/s", "p50 us", "p99 us", "errors"
+        );
+        for row in rows {
+            let costs = pick(row);
+            println!(
+                "{:10} {:>10.2} {:>8.2} {:>10.2} {:>9.0} {:>8.0} {:>8.0} {:>7}",
+                row.name,
+                cpu(costs),
+                ratio(costs, pick(floor)),
+                ratio_to_better(rows, row, pick),
+                median(costs.iter().map(|cost| cost.per_second)),
+                median(costs.iter().map(|cost| f64::from(cost.p50_micros))),
+                median(costs.iter().map(|cost| f64::from(cost.p99_micros))),
+                costs
+                    .iter()
+                    .map(|cost| cost.errors + cost.late)
+                    .sum::<u64>(),
+            );
+        }
+    }
+    println!("\nMemory of all processes of each");
+    println!(
+        "{:10} {:>12} {:>12} {:>22}",
+        "", "rest, PSS", "rest, RSS", "per idle connection**"
+    );
+    for row in rows {
+        let idle = row
+            .idle
+            .map_or("-".to_owned(), |bytes| format!("{bytes:.0} B"));
+        let mib = |bytes: u64| format!("{:.2} MB", bytes as f64 / 1e6);
+        println!(
+            "{:10} {:>12} {:>12} {:>22}",
+            row.name,
+            mib(row.at_rest),
+            mib(row.rss_at_rest),
+            idle
+        );
+    }
+    println!("*  the better of nginx and HAProxy in the same round");
+    println!(
+        "** growth of PSS over {idle_connections} keep-alive connections that made one request each"
+    );
+    rows.iter()
+        .find(|row| row.name == "plimsoll")
+        .is_none_or(|own| gates(rows, own))
+}
+
+fn gates(rows: &[Row], own: &Row) -> bool {
+    let floor = &rows[0];
+    let figures = [
+        (
+            "CPU saturated, x floor",
+            ratio(&own.saturated, &floor.saturated),
+            1.25,
+        ),
+        (
+            "CPU saturated, x better of nginx and HAProxy",
+            ratio_to_better(rows, own, |row| &row.saturated),
+            0.85,
+        ),
+        (
+            "CPU at 2,000/s, x floor",
+            ratio(&own.fixed, &floor.fixed),
+            1.25,
+        ),
+        (
+            "CPU at 2,000/s, x better of nginx and HAProxy",
+            ratio_to_better(rows, own, |row| &row.fixed),
+            0.85,
+        ),
+        (
+            "bytes per idle connection",
+            own.idle.unwrap_or(f64::NAN),
+            2048.0,
+        ),
+        ("MB at rest (RSS)", own.rss_at_rest as f64 / 1e6, 8.0),
+    ];
+    println!("\nGates for plimsoll, with policy and metrics on");
+    let mut passed = true;
+    for (what, measured, gate) in figures {
+        let within = measured <= gate;
+        passed &= within;
+        println!(
+            "{:48} {measured:>9.2}  at most {gate:>7.2}  {}",
+            what,
+            if within { "ok" } else { "MISSED" }
+        );
+    }
+    passed
+}
