@@ -109,6 +109,9 @@ pub enum RequestError {
     /// The authority in the target, or what `CONNECT` names, is no host with an optional port.
     #[error("the authority in the request target is malformed")]
     Authority,
+    /// CONNECT with a body: its end and the begin of the tunnel would be one reader's guess (RFC 9110 9.3.6).
+    #[error("CONNECT has a body")]
+    ConnectBody,
     /// HTTP/1.1 without `Host` (RFC 9112 3.2).
     #[error("Host is missing")]
     HostMissing,

@@ -19,9 +19,12 @@ impl Span {
         }
     }
 
-    /// Where `part`, a slice of `whole`, lies in it.
+    /// Where `part`, a slice of `whole`, lies in it. For an empty one httparse may hand out a slice of nowhere.
     #[inline]
     pub(crate) fn within(whole: &[u8], part: &[u8]) -> Self {
+        if part.is_empty() {
+            return Self::default();
+        }
         let start = part.as_ptr().addr() - whole.as_ptr().addr();
         Self::new(start, start + part.len())
     }

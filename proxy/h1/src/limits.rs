@@ -1,5 +1,7 @@
 //! How much of a head is read before its sender is told that it is too much (RFC 9110 15.5.15, RFC 6585 5).
 
+use crate::error::LineError;
+
 /// The most field lines that any head may have, whatever [`Limits::fields`] says: they are parsed on the stack.
 pub const MAX_FIELDS: usize = 128;
 
@@ -21,9 +23,21 @@ pub struct Limits {
 impl Limits {
     /// The start of `buf` that a head has to fit in.
     pub(crate) fn window<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
-        // Spans are 32 bits wide.
-        const WIDEST: usize = 1 << 30;
-        &buf[..buf.len().min(self.head_bytes).min(WIDEST)]
+        &buf[..buf.len().min(self.most_head_bytes())]
+    }
+
+    /// Whether an unfinished head that fills `window` may still grow.
+    pub(crate) fn check_room(&self, window: &[u8]) -> Result<(), LineError> {
+        if window.len() < self.most_head_bytes() {
+            Ok(())
+        } else {
+            Err(LineError::HeadTooLarge)
+        }
+    }
+
+    /// Spans are 32 bits wide.
+    fn most_head_bytes(&self) -> usize {
+        self.head_bytes.min(1 << 30)
     }
 }
 

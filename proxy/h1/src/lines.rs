@@ -82,8 +82,22 @@ pub(crate) fn diagnose(error: Error, head: &[u8]) -> LineError {
 pub(crate) fn diagnose_fields(error: Error, fields: &[u8]) -> LineError {
     match error {
         Error::HeaderName => diagnose_name(fields),
-        Error::NewLine => LineError::BareCr,
-        _ => LineError::FieldValue,
+        _ => diagnose_value(fields),
+    }
+}
+
+/// The first byte that no value may hold.
+fn diagnose_value(fields: &[u8]) -> LineError {
+    let culprit = fields.iter().enumerate().find(|&(at, byte)| match byte {
+        b'\r' => fields.get(at + 1) != Some(&b'\n'),
+        b'\n' | b'\t' => false,
+        _ => byte.is_ascii_control(),
+    });
+    match culprit {
+        Some((_, b'\r')) => LineError::BareCr,
+        Some(_) => LineError::FieldValue,
+        // Then the line before was not at its end.
+        None => LineError::StartLine,
     }
 }
 
@@ -94,10 +108,9 @@ fn diagnose_version(head: &[u8]) -> LineError {
         .unwrap_or_default()
         .trim_ascii_end();
     let is_version = |word: &[u8]| matches!(word, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit());
-    let mut words = line.split(|&byte| byte == b' ');
-    match (words.next(), words.next_back()) {
-        (Some(first), _) if is_version(first) => LineError::UnsupportedVersion,
-        (_, Some(last)) if is_version(last) => LineError::UnsupportedVersion,
+    let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+    match words[..] {
+        [_, _, version] | [version, ..] if is_version(version) => LineError::UnsupportedVersion,
         _ => LineError::Version,
     }
 }

@@ -108,7 +108,9 @@ pub fn decode_request(
             take_fields(window, len, &parsed, head)?;
             Ok(Decoded::Complete { len })
         }
-        Ok(Status::Partial) => check_incomplete(buf, window, limits).map(|()| Decoded::Incomplete),
+        Ok(Status::Partial) => {
+            check_incomplete(window, skipped, limits).map(|()| Decoded::Incomplete)
+        }
         Err(error) => Err(lines::diagnose(error, &window[skipped..]).into()),
     }
 }
@@ -128,19 +130,18 @@ fn skip_empty_lines(window: &[u8]) -> Result<usize, RequestError> {
 }
 
 #[cold]
-fn check_incomplete(buf: &[u8], window: &[u8], limits: &Limits) -> Result<(), RequestError> {
-    let line = memchr::memchr(b'\n', window).map_or(window, |end| &window[..end]);
+fn check_incomplete(window: &[u8], skipped: usize, limits: &Limits) -> Result<(), RequestError> {
+    let head = &window[skipped..];
+    let line = memchr::memchr(b'\n', head).map_or(head, |end| &head[..end]);
     let method = memchr::memchr(b' ', line).unwrap_or(line.len());
-    if method > MAX_METHOD + 2 {
+    if method > MAX_METHOD {
         return Err(RequestError::MethodTooLong);
     }
     // Method, two spaces, version, line end.
     if line.len() > limits.target_bytes + method + 12 {
         return Err(RequestError::TargetTooLong);
     }
-    if window.len() < buf.len() || window.len() >= limits.head_bytes {
-        return Err(LineError::HeadTooLarge.into());
-    }
+    limits.check_room(window)?;
     Ok(())
 }
 
@@ -197,6 +198,11 @@ fn take_fields(
         return Err(FramingError::LengthRepeated.into());
     }
     head.framing = framing.framing(head.version)?.unwrap_or(BodyFraming::None);
+    if head.method == Method::Connect
+        && !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
+    {
+        return Err(RequestError::ConnectBody);
+    }
     take_host(buf, head)?;
     head.keep_alive =
         !connection.close && (head.version == Version::Http11 || connection.keep_alive);
@@ -228,8 +234,9 @@ fn take_host(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestError> {
 
 fn take_rest(buf: &[u8], connection: ConnectionOptions, head: &mut RequestHead) {
     let fields = &mut head.fields;
-    // RFC 9110 10.1.1: an expectation of an HTTP/1.0 client is not one.
-    head.expect_continue = head.version == Version::Http11
+    // RFC 9110 10.1.1: an expectation of an HTTP/1.0 client is none, and must not become one on the way.
+    let is_old = head.version == Version::Http10;
+    head.expect_continue = !is_old
         && fields
             .value(FieldKind::Expect, buf)
             .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
@@ -252,14 +259,12 @@ fn take_rest(buf: &[u8], connection: ConnectionOptions, head: &mut RequestHead) 
             Upgrade::Other
         };
     }
-    for field in fields
-        .iter_mut()
-        .filter(|field| HOP_BY_HOP.contains(field.kind))
-    {
+    for field in fields.iter_mut() {
         field.hop = match field.kind {
             FieldKind::Te => !head.te_trailers,
             FieldKind::Upgrade => head.upgrade != Upgrade::WebSocket,
-            _ => true,
+            FieldKind::Expect => is_old,
+            kind => HOP_BY_HOP.contains(kind),
         };
     }
     connection.drop_nominated(buf, fields);

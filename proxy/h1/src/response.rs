@@ -104,10 +104,10 @@ pub fn decode_response(
             take_fields(window, len, method, &parsed, head)?;
             Ok(Decoded::Complete { len })
         }
-        Ok(Status::Partial) if window.len() < buf.len() || window.len() >= limits.head_bytes => {
-            Err(LineError::HeadTooLarge.into())
+        Ok(Status::Partial) => {
+            limits.check_room(window)?;
+            Ok(Decoded::Incomplete)
         }
-        Ok(Status::Partial) => Ok(Decoded::Incomplete),
         Err(httparse::Error::Status) => Err(ResponseError::Status),
         Err(error) => Err(lines::diagnose(error, window).into()),
     }
