@@ -1,0 +1,160 @@
+//! Which calls a route is for.
+
+use std::borrow::Cow;
+
+use crate::value::HostPattern;
+
+/// All of what is given must hold; a part that is left out always holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matcher {
+    /// One of these methods; empty = any. Case-sensitive.
+    pub methods: Vec<String>,
+    /// The path, without query.
+    pub path: Option<PathMatch>,
+    /// Every one of these.
+    pub headers: Vec<HeaderMatch>,
+    /// The host that the caller addressed.
+    pub host: Option<HostPattern>,
+}
+
+/// A path in normal form ([`normal_path`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathMatch {
+    /// This path and no other.
+    Exact(String),
+    /// This path and all below it: `/v1/charge` is a prefix of `/v1/charge/7`, not of `/v1/charges`.
+    Prefix(String),
+}
+
+/// A header field that must be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderMatch {
+    /// In lower case.
+    pub name: String,
+    /// The value of one of its lines; `None` = any.
+    pub exact: Option<String>,
+}
+
+/// What a matcher asks a request for.
+pub trait Request {
+    /// The method, as it came.
+    fn method(&self) -> &str;
+    /// The path in normal form, without query.
+    fn path(&self) -> &str;
+    /// The host that was addressed, without port.
+    fn host(&self) -> &str;
+    /// The port that was addressed.
+    fn port(&self) -> u16;
+    /// Whether there is a field line of this name (lower case), and with this value if one is given.
+    fn has_header(&self, name: &str, value: Option<&str>) -> bool;
+}
+
+impl Matcher {
+    /// Whether the route is for this request.
+    pub fn matches(&self, request: &impl Request) -> bool {
+        let method =
+            self.methods.is_empty() || self.methods.iter().any(|method| method == request.method());
+        method
+            && self
+                .path
+                .as_ref()
+                .is_none_or(|path| path.matches(request.path()))
+            && self
+                .host
+                .as_ref()
+                .is_none_or(|host| host.matches(request.host(), request.port()))
+            && self
+                .headers
+                .iter()
+                .all(|header| request.has_header(&header.name, header.exact.as_deref()))
+    }
+
+    /// True if it is for every request.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        let all_paths = match &self.path {
+            None => true,
+            Some(PathMatch::Prefix(prefix)) => prefix == "/",
+            Some(PathMatch::Exact(_)) => false,
+        };
+        self.methods.is_empty() && self.headers.is_empty() && self.host.is_none() && all_paths
+    }
+}
+
+impl PathMatch {
+    /// Whether a path in normal form is meant.
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == path,
+            Self::Prefix(prefix) => {
+                let Some(rest) = path.strip_prefix(prefix.as_str()) else {
+                    return false;
+                };
+                rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/')
+            }
+        }
+    }
+}
+
+/// A path as routes are matched: percent-encoded unreserved characters decoded, dot segments removed (RFC 3986
+/// 5.2.4 and 6.2.2), doubled slashes made one. What is forwarded is the path as it came. Allocates only if
+/// something changes.
+#[must_use]
+pub fn normal_path(path: &str) -> Cow<'_, str> {
+    if is_normal(path) {
+        return Cow::Borrowed(path);
+    }
+    let decoded = decode_unreserved(path);
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in decoded.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            segment => segments.push(segment),
+        }
+    }
+    let mut normal = String::with_capacity(decoded.len());
+    for segment in &segments {
+        normal.push('/');
+        normal.push_str(segment);
+    }
+    let last = decoded.rsplit('/').next().unwrap_or("");
+    if matches!(last, "" | "." | "..") {
+        normal.push('/');
+    }
+    Cow::Owned(normal)
+}
+
+fn is_normal(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    bytes.first() == Some(&b'/')
+        && !bytes.contains(&b'%')
+        && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/.")
+}
+
+fn decode_unreserved(path: &str) -> String {
+    let mut decoded = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once('%') {
+        decoded.push_str(before);
+        match after
+            .get(..2)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            .map(char::from)
+        {
+            Some(c) if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~') => {
+                decoded.push(c);
+                rest = &after[2..];
+            }
+            _ => {
+                decoded.push('%');
+                rest = after;
+            }
+        }
+    }
+    decoded.push_str(rest);
+    decoded
+}

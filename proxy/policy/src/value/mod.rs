@@ -1,0 +1,117 @@
+//! What can stand as a single value: numbers, durations, names, addresses. Each type knows how it is read, how it
+//! is written back, and what it looks like in a JSON schema.
+
+mod address;
+mod codes;
+mod duration;
+mod host;
+mod number;
+mod text;
+mod word;
+
+pub(crate) use address::{Endpoint, Listen, Port};
+pub(crate) use codes::{CodePattern, GrpcCode};
+pub(crate) use duration::{Positive, WindowSize, duration_text};
+pub(crate) use number::{Attempts, Count, Number, Percent, Share, Size};
+pub(crate) use text::{ApiVersion, HeaderName, Labels, Method, Name, PathText, Text};
+pub(crate) use word::{ConnectionError, DependencyKind, WindowType, WorkloadKind};
+
+pub use address::{AddressPattern, Cidr};
+pub(crate) use host::DnsName;
+pub use host::{HostName, HostPattern};
+pub use word::Protocol;
+
+use serde_json::Value as Json;
+use serde_yaml::Value as Yaml;
+
+use crate::field::wrong_kind;
+use crate::report::{Problem, Reader};
+use crate::tree::{Kind, NodeId, quote};
+
+/// How YAML itself sees a value, which decides what must be quoted and what must not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A number or a boolean: never quoted.
+    Bare,
+    /// A string of a form that YAML cannot take for anything else once it is valid.
+    Word,
+    /// Any string; one that YAML would take for a number, a boolean or null needs quotes.
+    Free,
+    /// A number or a string.
+    Either,
+}
+
+/// A value written as one scalar.
+pub(crate) trait Scalar: Sized + Clone {
+    const FORM: Form;
+    const EXPECTED: &'static str;
+    fn parse(text: &str) -> Result<Self, Problem>;
+    fn write(&self) -> Yaml;
+    fn schema() -> Json;
+}
+
+pub(crate) fn read_scalar<T: Scalar>(reader: &mut Reader<'_>, node: NodeId) -> Option<T> {
+    let Kind::Scalar { text, plain } = reader.tree.kind(node) else {
+        wrong_kind(reader, node, T::EXPECTED);
+        return None;
+    };
+    if reader.tree.is_null(node) {
+        wrong_kind(reader, node, T::EXPECTED);
+        return None;
+    }
+    let problem = match T::FORM {
+        Form::Bare if !plain => Problem::new(format!("{} is text here", quote(text)))
+            .expected("the same without quotes"),
+        Form::Free if *plain && is_retyped(text) => {
+            Problem::new(format!("{} is not text to YAML", quote(text)))
+                .expected("the same in quotes")
+        }
+        _ => match T::parse(text) {
+            Ok(value) => return Some(value),
+            Err(problem) => problem,
+        },
+    };
+    let problem = match problem.expected {
+        Some(_) => problem,
+        None => problem.expected(T::EXPECTED),
+    };
+    reader.error(node, problem);
+    None
+}
+
+/// Whether some YAML parser on the way (kubectl reads YAML 1.1) makes a number or a boolean of it.
+fn is_retyped(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    is_boolean(&lower) || matches!(lower.as_str(), "null" | "~") || lower.parse::<f64>().is_ok()
+}
+
+/// Lower case expected.
+fn is_boolean(text: &str) -> bool {
+    matches!(
+        text,
+        "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n"
+    )
+}
+
+macro_rules! scalar {
+    ($Type:ty) => {
+        impl $crate::field::Value for $Type {
+            fn read(
+                reader: &mut $crate::report::Reader<'_>,
+                node: $crate::tree::NodeId,
+            ) -> Option<Self> {
+                $crate::value::read_scalar(reader, node)
+            }
+
+            fn schema() -> serde_json::Value {
+                <Self as $crate::value::Scalar>::schema()
+            }
+
+            fn write(&self) -> serde_yaml::Value {
+                $crate::value::Scalar::write(self)
+            }
+        }
+    };
+}
+
+pub(crate) use scalar;
