@@ -1,12 +1,14 @@
 //! What the calls of one dependency share.
 use std::time::Duration;
 
-use crate::breaker::{self, Counts, Forced};
+use crate::breaker::{self, Forced};
+use crate::budget::BudgetView;
 use crate::bulkhead::WaiterId;
 use crate::event::Event;
 use crate::mode::{Mode, Moded};
 use crate::rejection::{EndpointKey, RouteId};
 use crate::time::Timestamp;
+use crate::window::Counts;
 use crate::{budget, bulkhead};
 
 /// What the calls of one dependency share, as policy has it.
@@ -101,17 +103,6 @@ pub struct BulkheadView {
     pub queued: u32,
     /// Places in the queue.
     pub max_queued: u32,
-}
-
-/// The retry budget, as plain numbers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BudgetView {
-    /// Calls of the interval.
-    pub calls: u64,
-    /// Retries of the interval.
-    pub retries: u64,
-    /// Retries that the interval allows.
-    pub allowed: u64,
 }
 
 /// Nothing can be forced: no such route, or no breaker there.

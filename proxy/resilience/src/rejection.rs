@@ -75,3 +75,16 @@ pub struct Rejection {
     /// When asking again makes sense, if anyone knows.
     pub retry_at: Option<Timestamp>,
 }
+
+/// What a machine says when it refuses, with the numbers that explain it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rejected {
+    /// Why.
+    pub reason: Reason,
+    /// When asking again makes sense, if the machine knows.
+    pub retry_at: Option<Timestamp>,
+    /// What was measured.
+    pub observed: u64,
+    /// What would have been allowed, in the same unit.
+    pub limit: u64,
+}
