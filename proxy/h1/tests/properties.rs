@@ -6,8 +6,17 @@ mod invariants;
 use plimsoll_h1::{BodyDecoder, BodyFraming, Limits, Method};
 use proptest::prelude::*;
 
+fn cases() -> ProptestConfig {
+    let config = ProptestConfig::default();
+    ProptestConfig {
+        cases: config.cases * 8,
+        failure_persistence: None,
+        ..config
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(cases())]
 
     #[test]
     fn requests(bytes in generate::spoiled(generate::request())) {

@@ -56,21 +56,25 @@ pub fn response() -> impl Strategy<Value = Vec<u8>> {
 pub fn spoiled(good: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => select(b"\r\n\t \0:;,/@[]=\"0159afxAF-+\x7f\x0b\x80\xff".to_vec()), 1 => any::<u8>()];
     let change = (any::<prop::sample::Index>(), 0..4u8, byte);
-    (good, vec(change, 0..3)).prop_map(|(mut bytes, changes)| {
-        for (at, how, byte) in changes {
-            let at = at
-                .index(bytes.len().max(1))
-                .min(bytes.len().saturating_sub(1));
-            match how {
-                _ if bytes.is_empty() => bytes.push(byte),
-                0 => bytes[at] = byte,
-                1 => bytes.insert(at, byte),
-                2 => drop(bytes.remove(at)),
-                _ => repeat_line(&mut bytes, at),
+    (
+        good,
+        prop_oneof![2 => Just(Vec::new()), 3 => vec(change, 1..3)],
+    )
+        .prop_map(|(mut bytes, changes)| {
+            for (at, how, byte) in changes {
+                let at = at
+                    .index(bytes.len().max(1))
+                    .min(bytes.len().saturating_sub(1));
+                match how {
+                    _ if bytes.is_empty() => bytes.push(byte),
+                    0 => bytes[at] = byte,
+                    1 => bytes.insert(at, byte),
+                    2 => drop(bytes.remove(at)),
+                    _ => repeat_line(&mut bytes, at),
+                }
             }
-        }
-        bytes
-    })
+            bytes
+        })
 }
 
 fn repeat_line(bytes: &mut Vec<u8>, at: usize) {
