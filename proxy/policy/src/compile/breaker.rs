@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_resilience::breaker::{Config, Settings, Window};
+use plimsoll_resilience::breaker::{Config, Settings, WindowKind};
 use plimsoll_resilience::codes::{CodeSet, GrpcCodeSet};
 use plimsoll_resilience::{Mode, Moded};
 
@@ -64,8 +64,8 @@ pub(super) fn breaker(
 fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<Window> {
     let size = spec.window_size.written();
     match (spec.window_type.value(), size.map(|size| size.value)) {
-        (WindowType::Time, None) => Some(Window::Time(Duration::from_secs(30))),
-        (WindowType::Time, Some(WindowSize::Time(length))) => Some(Window::Time(length)),
+        (WindowType::Time, None) => Some(WindowKind::Time(Duration::from_secs(30))),
+        (WindowType::Time, Some(WindowSize::Time(length))) => Some(WindowKind::Time(length)),
         (WindowType::Count, Some(WindowSize::Calls(calls))) => {
             let minimum = spec.minimum_calls.value().0;
             if minimum > calls {
@@ -82,7 +82,7 @@ fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<Window> {
                 reader.error(at, Problem::new(message).expected(expected));
                 return None;
             }
-            Some(Window::Count(calls))
+            Some(WindowKind::Count(calls))
         }
         (WindowType::Time, Some(WindowSize::Calls(_))) => {
             let problem = Problem::new("a window of type Time is not measured in calls");
