@@ -61,7 +61,7 @@ pub(super) fn breaker(
     })
 }
 
-fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<Window> {
+fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<WindowKind> {
     let size = spec.window_size.written();
     match (spec.window_type.value(), size.map(|size| size.value)) {
         (WindowType::Time, None) => Some(WindowKind::Time(Duration::from_secs(30))),
