@@ -1,0 +1,253 @@
+//! `plimsoll explain`: why a call was refused, with the numbers of that moment, those of now, and what to change.
+
+mod advice;
+
+use serde_json::{Value, json};
+
+use crate::admin::shapes::{Decision, Dependency, Status};
+use crate::cli::ExplainArgs;
+use crate::figures::{count, millis, span};
+use crate::paint::{Paint, Tone};
+use crate::status::{breaker, milliseconds};
+use crate::{Failure, Verdict};
+
+/// The verb.
+///
+/// # Errors
+/// When the proxy cannot be asked.
+pub async fn run(args: &ExplainArgs) -> Result<Verdict, Failure> {
+    let admin = crate::admin_of(&args.proxy);
+    let answer = admin.decisions(1, args.id.as_deref()).await?;
+    let Some(json) = answer["decisions"].get(0) else {
+        return Ok(nothing(args.id.as_deref()));
+    };
+    let decision: Decision = admin.read(json)?;
+    // The refusal can be explained without it, only with fewer numbers.
+    let status: Status = match admin.status().await {
+        Ok(json) => admin.read(&json)?,
+        Err(_) => Status::default(),
+    };
+    let now = live(&decision, &status);
+    let mut whole = json.clone();
+    whole["explanation"] = explanation(&decision, now);
+    crate::print(args.output.output, &whole, |paint| {
+        Ok(render(&decision, now, paint))
+    })
+}
+
+fn nothing(id: Option<&str>) -> Verdict {
+    match id {
+        None => {
+            println!("The proxy keeps no refusal: it has refused nothing since it started.");
+            Verdict::Yes
+        }
+        Some(id) => {
+            eprintln!(
+                "The proxy keeps no refusal with the id `{id}`; only the newest are kept.\n\
+                 `plimsoll explain` explains the newest; the access log has the older ones."
+            );
+            Verdict::No
+        }
+    }
+}
+
+/// The dependency of the refused call, as it is now.
+fn live<'a>(decision: &Decision, status: &'a Status) -> Option<&'a Dependency> {
+    let name = decision.policy.as_ref().or(decision.dependency.as_ref())?;
+    status.dependencies.iter().find(|d| d.policy == *name)
+}
+
+fn explanation(decision: &Decision, now: Option<&Dependency>) -> Value {
+    let advice = advice::advice(&decision.reason);
+    let change: Vec<String> = changes(decision, now);
+    json!({"why": advice.why, "change": change})
+}
+
+/// The page for people, for a caller that has both at hand.
+pub fn page(decision: &Decision, status: &Status, paint: Paint) -> String {
+    render(decision, live(decision, status), paint)
+}
+
+/// The page for people.
+fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String {
+    let advice = advice::advice(&decision.reason);
+    let mut lines = vec![title(decision, paint), String::new()];
+    let mut fact = |name: &str, text: String| {
+        let name = paint.apply(Tone::Dim, &format!("{name:<6}"));
+        lines.push(format!("{name}{}", folded(&text, 6)));
+    };
+    fact("why", advice.why.into());
+    if decision.mode == "Observe" {
+        fact(
+            "",
+            "Only observed: nothing was done to the call; enforced, it would have been refused."
+                .into(),
+        );
+    }
+    if let Some(seen) = seen(decision) {
+        fact("seen", seen);
+    }
+    fact("rule", rule(decision));
+    fact("call", call(decision));
+    if let Some(now) = now {
+        fact("now", present(now));
+    }
+    let changes = changes(decision, now);
+    if !changes.is_empty() {
+        lines.push(String::new());
+        lines.push(paint.apply(Tone::Strong, "What to change"));
+        lines.extend(
+            (1..)
+                .zip(changes)
+                .map(|(i, change)| format!("  {i}. {}", folded(&change, 5))),
+        );
+    }
+    lines.join("\n") + "\n"
+}
+
+fn title(decision: &Decision, paint: Paint) -> String {
+    let reason = paint.apply(Tone::Bad, &decision.reason);
+    let status = decision.status.map(|status| status.to_string());
+    let call = [decision.method.as_deref(), decision.host.as_deref()];
+    let answer = [Some("->"), status.as_deref(), Some(&reason)];
+    let words: Vec<_> = call.into_iter().chain(answer).flatten().collect();
+    format!("{}  {}  {}", decision.id, decision.time, words.join(" "))
+}
+
+fn seen(decision: &Decision) -> Option<String> {
+    let number = |n: f64| {
+        if n.fract() == 0.0 && n >= 0.0 {
+            count(n as u64)
+        } else {
+            format!("{n:.1}")
+        }
+    };
+    match (decision.observed, decision.limit) {
+        (Some(observed), Some(limit)) => {
+            Some(format!("{}, limit {}", number(observed), number(limit)))
+        }
+        (Some(observed), None) => Some(number(observed)),
+        (None, Some(limit)) => Some(format!("limit {}", number(limit))),
+        (None, None) => None,
+    }
+}
+
+fn rule(decision: &Decision) -> String {
+    let policy = match &decision.policy {
+        Some(policy) => format!("policy {policy}"),
+        None => "no policy: the proxy's own rule".into(),
+    };
+    let block = decision
+        .block
+        .as_ref()
+        .map_or_else(String::new, |b| format!(", block {b}"));
+    let route = decision
+        .route
+        .as_ref()
+        .map_or_else(String::new, |r| format!(", route {r}"));
+    format!("{policy}{block}{route}, generation {}", decision.generation)
+}
+
+fn call(decision: &Decision) -> String {
+    let mut facts = vec![decision.direction.clone()];
+    if let Some(endpoint) = &decision.endpoint {
+        facts.push(format!("endpoint {endpoint}"));
+    }
+    facts.push(match decision.attempts {
+        0 => "nothing was sent".into(),
+        1 => "1 attempt".into(),
+        n => format!("{n} attempts"),
+    });
+    if let Some(ms) = decision.elapsed_ms {
+        facts.push(format!("answered after {}", millis(ms)));
+    }
+    if let Some(ms) = decision.retry_after_ms {
+        facts.push(format!("Retry-After {}", span(milliseconds(ms))));
+    }
+    if let Some(trace) = &decision.trace_id {
+        facts.push(format!("trace {trace}"));
+    }
+    facts.retain(|fact| !fact.is_empty());
+    facts.join(", ")
+}
+
+fn present(now: &Dependency) -> String {
+    let mut facts = vec![format!("{:.1} calls/s", now.requests_per_second)];
+    if let Some(latency) = now.latency_ms {
+        let times = [("p50", latency.p50), ("p99", latency.p99)];
+        let known = times
+            .iter()
+            .filter_map(|(name, ms)| Some(format!("{name} {}", millis((*ms)?))));
+        facts.extend(known);
+    }
+    for bulkhead in &now.bulkheads {
+        let of = bulkhead
+            .route
+            .as_ref()
+            .map_or_else(String::new, |r| format!(" (route {r})"));
+        facts.push(format!(
+            "{} of {} permits out{of}",
+            count(bulkhead.in_flight),
+            count(bulkhead.limit)
+        ));
+    }
+    if !now.circuits.is_empty() {
+        facts.push(format!("breaker {}", breaker(&now.circuits).text()));
+    }
+    facts.join(", ")
+}
+
+/// The general advice, led by what the numbers of now say.
+fn changes(decision: &Decision, now: Option<&Dependency>) -> Vec<String> {
+    let general = advice::advice(&decision.reason)
+        .change
+        .iter()
+        .map(|&c| c.to_owned());
+    littles_law(decision, now)
+        .into_iter()
+        .chain(general)
+        .collect()
+}
+
+/// In flight = arrivals x time: what the bulkhead would have to be for the present load and latency.
+fn littles_law(decision: &Decision, now: Option<&Dependency>) -> Option<String> {
+    let now = now.filter(|_| decision.reason.starts_with("Bulkhead"))?;
+    let p99 = now.latency_ms?.p99?;
+    let limit = decision.limit?;
+    let rate = now.requests_per_second;
+    let needed = (rate * p99 / 1000.0).ceil();
+    let judgement = if needed > limit {
+        "more than the limit"
+    } else {
+        "within the limit, so this was a burst or a slow moment"
+    };
+    Some(format!(
+        "At {rate:.1} calls/s and a p99 of {} the calls need about {} permits: {judgement}.",
+        millis(p99),
+        count(needed as u64)
+    ))
+}
+
+/// `text` in lines of readable length, all but the first indented.
+fn folded(text: &str, indent: usize) -> String {
+    const WIDTH: usize = 96;
+    let mut out = String::new();
+    let mut column = indent;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > WIDTH {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        } else if column > indent {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! One entry for each reason of contract.md: what it means, and what to change. A test holds the list complete.
+
+/// What is to be said about a reason, whatever the numbers.
+#[derive(Debug)]
+pub struct Advice {
+    /// Why the proxy refused, in a sentence that begins with a capital.
+    pub why: &'static str,
+    /// What to do, the likeliest first.
+    pub change: &'static [&'static str],
+}
+
+/// What is known about `reason`; a word this version does not know is still explained by its numbers.
+pub fn advice(reason: &str) -> Advice {
+    let (why, change) = limits(reason)
+        .or_else(|| breakers_and_retries(reason))
+        .or_else(|| clocks(reason))
+        .or_else(|| connections(reason))
+        .or_else(|| messages(reason))
+        .unwrap_or((
+            "This version of plimsoll does not know the reason; the proxy may be newer.",
+            &[],
+        ));
+    Advice { why, change }
+}
+
+type Entry = Option<(&'static str, &'static [&'static str])>;
+
+fn limits(reason: &str) -> Entry {
+    Some(match reason {
+        "BulkheadFull" => (
+            "As many calls were in flight as the bulkhead allows, and there was no place left to wait.",
+            &[
+                "First look at the dependency: calls pile up when it turns slow, and then a higher limit only lets it take more of this service down.",
+                "If it is as fast as ever and simply busier, raise `bulkhead.maxConcurrentCalls` to calls/s x p99 with some room.",
+                "To ride out short bursts let calls wait: `maxQueued` and a `maxWaitDuration` well below `timeouts.request`.",
+            ],
+        ),
+        "BulkheadWaitTimeout" => (
+            "The call waited for a permit as long as `bulkhead.maxWaitDuration` (or its deadline) lets it, and none came free.",
+            &[
+                "The queue only helps with bursts; when it is full for long the dependency is too slow or the limit too low: see calls/s x p99.",
+                "Shorten `timeouts.attempt`, so that hung calls give their permits back sooner.",
+                "Raise `bulkhead.maxConcurrentCalls` if the dependency can bear it; `maxWaitDuration` only moves the wait.",
+            ],
+        ),
+        "ConcurrencyLimited" => (
+            "The adaptive limit had found how many calls can be in progress before latency grows, and so many were.",
+            &[
+                "This is load, not a fault: add replicas or make the work cheaper.",
+                "If the limit is stuck low, raise `concurrencyLimit.minLimit`.",
+            ],
+        ),
+        "RateLimited" => (
+            "The caller has used up its rate limit.",
+            &[
+                "The caller should wait as long as `Retry-After` says.",
+                "A caller that is entitled to more gets it in `rateLimit.limits[].overrides`.",
+            ],
+        ),
+        "Shed" => (
+            "There was more work than the service can do, and the call was of a class that goes first.",
+            &[
+                "Add capacity, or send less of the sheddable work.",
+                "If this call matters more, its class is set in `priorities` (header and rules).",
+            ],
+        ),
+        "Overloaded" => (
+            "The proxy itself was near the end of its memory or file descriptors.",
+            &[
+                "Raise the limits of the process (`ulimit -n`, memory), or the number of replicas.",
+                "Look for connections that are never closed: `plimsoll status` counts them.",
+            ],
+        ),
+        "LimitStoreUnavailable" => (
+            "The store that counts the shared rate limit did not answer, and the policy says to refuse then.",
+            &[
+                "Look at the store in `rateLimit.shared`.",
+                "`onStoreFailure: LocalShare` or `Allow` keeps the calls going without it.",
+            ],
+        ),
+        _ => return None,
+    })
+}
+
+fn breakers_and_retries(reason: &str) -> Entry {
+    Some(match reason {
+        "CircuitOpen" => (
+            "The breaker was open: too many calls to the dependency had failed or been slow, so it is left alone for a while.",
+            &[
+                "Look at the dependency. The breaker tries again by itself and closes when its probes succeed: `plimsoll circuits` shows when.",
+                "If its answers are fine and only slower than the breaker was told, raise `slowCallDurationThreshold`.",
+                "Give callers something in the meantime: answer without it, or from what is known.",
+            ],
+        ),
+        "RetriesExhausted" => (
+            "Every attempt that the policy allows was made, and the last one failed too.",
+            &[
+                "Look at the dependency: the attempts failed, the proxy only counted them.",
+                "More attempts rarely help and multiply the load; `retry.maxAttempts` is the number.",
+            ],
+        ),
+        "RetryBudgetExhausted" => (
+            "The call failed and could have been repeated, but retries had used up their share of all calls.",
+            &[
+                "That is the budget at work: so many calls fail that repeating them would only add load. Look at the dependency.",
+                "The share is `retry.budget.percent` of the calls in `interval`, plus `minPerSecond`.",
+            ],
+        ),
+        "FaultInjected" => (
+            "A FaultInjection policy broke this call on purpose.",
+            &["It ends by itself after `expiresAfter`; remove the document to end it now."],
+        ),
+        _ => return None,
+    })
+}
+
+fn clocks(reason: &str) -> Entry {
+    Some(match reason {
+        "RequestTimeout" => (
+            "The whole call, with every attempt and wait in it, took longer than `timeouts.request`.",
+            &[
+                "If the dependency is slow, a breaker that counts slow calls ends this sooner: `circuitBreaker.slowCallDurationThreshold`.",
+                "If this call rightly takes longer, give its route a `timeouts.request` of its own.",
+            ],
+        ),
+        "AttemptTimeout" => (
+            "One attempt took longer than `timeouts.attempt`, and no other was to be made.",
+            &[
+                "If the dependency is slow, a breaker that counts slow calls ends this sooner.",
+                "If answers of this length are normal, raise `timeouts.attempt`, for the route if it is only one.",
+                "A call that may be repeated can get another attempt: `retry`, or an `Idempotency-Key` from the caller.",
+            ],
+        ),
+        "DeadlineExpired" => (
+            "The time that the caller itself had set for the call was over.",
+            &[
+                "Nobody was waiting for the answer any more. Find where the time went before the call came here: the trace shows it.",
+                "Otherwise the caller's deadline is too short for this work.",
+            ],
+        ),
+        "IdleTimeout" => (
+            "Not a byte moved in either direction for `timeouts.idle`.",
+            &[
+                "A peer that goes silent has usually hung or lost its network.",
+                "For a stream that may be quiet this long, raise `timeouts.idle` on its route.",
+            ],
+        ),
+        "RequestHeadTimeout" => (
+            "The caller opened a request and did not finish its head in time.",
+            &[
+                "A slow or stuck client, or one that sends slowly on purpose; nothing here is to be changed.",
+            ],
+        ),
+        _ => return None,
+    })
+}
+
+fn connections(reason: &str) -> Entry {
+    Some(match reason {
+        "NoHealthyEndpoint" => (
+            "The dependency has no endpoint that could take the call.",
+            &[
+                "`plimsoll status` shows its endpoints and what is wrong with each.",
+                "An empty list: check `target.endpoints`, and whether the name resolves.",
+            ],
+        ),
+        "ConnectFailure" => (
+            "No connection to the endpoint could be made.",
+            &[
+                "Is it running, and on this address and port? Try `curl -v` to it from here.",
+                "A timeout rather than a refusal points at the network or a firewall; the limit is `timeouts.connect`.",
+            ],
+        ),
+        "DnsFailure" => (
+            "The name of the dependency could not be resolved.",
+            &["Check the name in `target`, and the resolver of this machine."],
+        ),
+        "TlsFailure" => (
+            "The TLS handshake with the endpoint failed.",
+            &["Check `target.tls`: server name, CA file, and whether the port speaks TLS at all."],
+        ),
+        "UpstreamReset" => (
+            "The endpoint closed the connection after the request had been sent and before the answer was complete.",
+            &[
+                "It may have crashed or restarted: look at its log at this time.",
+                "The call was not repeated, since it may have been carried out. If it can be repeated, let the caller send an `Idempotency-Key`.",
+            ],
+        ),
+        "UpstreamProtocolError" => (
+            "What the endpoint sent is not valid HTTP.",
+            &[
+                "Check that the port speaks the protocol in `target.protocol`; the proxy's log says what was wrong.",
+            ],
+        ),
+        "Draining" => (
+            "The proxy was shutting down.",
+            &[
+                "Nothing to change if the caller went elsewhere. If calls are lost at each roll-out, lengthen `drain.delay`.",
+            ],
+        ),
+        "NotReady" => (
+            "The proxy had no policy yet and was told to wait for one (`--require-policy`).",
+            &["See why the policy has not come: `plimsoll status`, and the proxy's log."],
+        ),
+        "ClientGone" => (
+            "The caller hung up before the answer; the proxy ended the call.",
+            &[
+                "If many callers do, they wait less long than the call takes: see `status` for when they typically give up.",
+            ],
+        ),
+        _ => return None,
+    })
+}
+
+fn messages(reason: &str) -> Entry {
+    Some(match reason {
+        "NoRoute" => (
+            "Nothing says where this call should go.",
+            &[
+                "On the outbound side: a request to the proxy itself needs a Host or an absolute URL of another machine.",
+                "Check the host and port that the caller used against `target.hosts`.",
+            ],
+        ),
+        "MalformedRequest" => (
+            "The request is not valid HTTP, or could be read in two ways.",
+            &[
+                "The caller has to change; the proxy's log says what was wrong. It is refused because proxies that guess can be tricked.",
+            ],
+        ),
+        "HeadersTooLarge" => (
+            "The request's head is larger than the proxy takes (64 KiB, 128 fields; target 16 KiB).",
+            &["Usually a cookie or a URL that grows without end: fix it at the caller."],
+        ),
+        "BodyTooLarge" => (
+            "The request's body is larger than allowed here.",
+            &["Send less at a time, or raise the limit that is named below."],
+        ),
+        "Forbidden" => (
+            "The policy does not let this caller do this.",
+            &["Check who called, and the rules of the policy named below."],
+        ),
+        "Loop" => (
+            "The call would have led the proxy to one of its own listeners.",
+            &[
+                "An endpoint in the policy, a DNS name or the Host points back at the proxy: give the service's own port instead.",
+                "Calls to the inbound listener itself need `--app ADDRESS` to know where the service is.",
+            ],
+        ),
+        _ => return None,
+    })
+}

@@ -1,0 +1,76 @@
+use super::*;
+
+const STATUS: &str = include_str!("../../fixtures/status.json");
+const BULKHEAD_FULL: &str = include_str!("../../fixtures/bulkhead_full.json");
+
+fn status() -> Status {
+    serde_json::from_str(STATUS).unwrap()
+}
+
+fn decision() -> Decision {
+    serde_json::from_str(BULKHEAD_FULL).unwrap()
+}
+
+#[test]
+fn a_full_bulkhead() {
+    insta::assert_snapshot!(page(&decision(), &status(), Paint::PLAIN));
+}
+
+#[test]
+fn an_observed_refusal_says_that_nothing_was_done() {
+    let observed = Decision {
+        mode: "Observe".into(),
+        reason: "CircuitOpen".into(),
+        observed: Some(71.4),
+        limit: Some(60.0),
+        block: Some("circuitBreaker".into()),
+        retry_after_ms: Some(7200.0),
+        ..decision()
+    };
+    insta::assert_snapshot!(page(&observed, &Status::default(), Paint::PLAIN));
+}
+
+#[test]
+fn a_refusal_without_a_policy() {
+    let refused = Decision {
+        id: "01".into(),
+        time: "2026-11-30T14:03:07Z".into(),
+        direction: "outbound".into(),
+        dependency: Some("unlisted".into()),
+        reason: "Loop".into(),
+        status: Some(502),
+        mode: "Enforce".into(),
+        generation: "local-0".into(),
+        ..Decision::default()
+    };
+    insta::assert_snapshot!(page(&refused, &status(), Paint::PLAIN));
+}
+
+#[test]
+fn littles_law_tells_a_burst_from_a_limit_that_is_too_low() {
+    let mut dependency = status().dependencies.remove(0);
+    let advice = |dependency: &Dependency| littles_law(&decision(), Some(dependency)).unwrap();
+    assert!(advice(&dependency).contains("about 3 permits: within the limit"));
+    dependency.requests_per_second = 500.0;
+    assert!(advice(&dependency).contains("about 45 permits: more than the limit"));
+}
+
+#[test]
+fn every_reason_is_explained_with_something_to_do() {
+    for reason in plimsoll_resilience::Reason::ALL {
+        let advice = advice::advice(reason.as_str());
+        assert!(
+            !advice.change.is_empty(),
+            "{} has no advice",
+            reason.as_str()
+        );
+    }
+    assert!(advice::advice("Novel").why.contains("does not know"));
+}
+
+#[test]
+fn long_lines_are_folded_under_their_beginning() {
+    let folded = folded(&"word ".repeat(30), 6);
+    assert!(folded.lines().all(|line| line.len() <= 96), "{folded}");
+    assert!(folded.lines().nth(1).unwrap().starts_with("      word"));
+}
