@@ -25,7 +25,7 @@ impl StatsId {
 
 /// What a series stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SeriesName {
+pub(crate) struct SeriesName {
     pub direction: Direction,
     /// `namespace/name` of the policy; the built-in names have no slash, so nothing can take their place.
     pub dependency: String,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::catalog::SeriesName;
+use super::reading::Reading;
 use super::stats::{Batch, Slot};
 use super::window::{Scratch, Window};
 use super::{Shared, StatsId};
@@ -43,7 +44,9 @@ pub struct Published {
 }
 
 impl Published {
-    pub(super) fn of(&self, id: StatsId) -> Option<Percentiles> {
+    /// The dependency behind a series, all its routes together; `None` below 50 samples.
+    #[must_use]
+    pub fn of(&self, id: StatsId) -> Option<Percentiles> {
         self.latency.get(id.index()).copied().flatten()
     }
 }
@@ -57,7 +60,7 @@ pub struct Collector {
     shared: Arc<Shared>,
     hand_overs: mpsc::UnboundedReceiver<HandOver>,
     spare: Vec<Batch>,
-    pub(super) totals: Totals,
+    totals: Totals,
 }
 
 /// Everything counted since the process began.
@@ -96,14 +99,26 @@ impl Collector {
     }
 
     /// Once a second: the window moves on, and its percentiles are published.
-    pub async fn tick(&mut self) {
+    pub async fn tick(&mut self) -> Arc<Published> {
         self.collect().await;
         self.totals.windows.retain(|_, window| {
             window.roll();
             !window.is_quiet()
         });
-        let latency = self.totals.published();
-        self.shared.published.store(Arc::new(Published { latency }));
+        let published = Arc::new(Published {
+            latency: self.totals.published(),
+        });
+        self.shared.published.store(published.clone());
+        published
+    }
+
+    /// The totals as of the last collection.
+    #[must_use]
+    pub fn reading(&self) -> Reading<'_> {
+        Reading {
+            totals: &self.totals,
+            shared: &self.shared,
+        }
     }
 
     /// Sends every living worker an empty batch; says how many will answer.

@@ -13,24 +13,19 @@
 //! waits, or looks a label up; where something is bounded and full, the rest is counted as dropped.
 
 mod access_log;
-#[allow(dead_code, reason = "as above")]
+mod bugs;
 mod catalog;
-#[allow(
-    dead_code,
-    reason = "read by the metrics and status pages, which land next"
-)]
 mod collect;
 mod decisions;
-#[allow(dead_code, reason = "as above")]
+mod events;
+mod log;
+mod reading;
 mod spool;
-#[allow(dead_code, reason = "as above")]
 mod stats;
 #[cfg(test)]
 mod testing;
 mod text;
-#[allow(dead_code, reason = "as above")]
 mod unlisted;
-#[allow(dead_code, reason = "as above")]
 mod window;
 mod worker;
 
@@ -52,10 +47,19 @@ use catalog::Catalog;
 use collect::{Collect, HandOver};
 use spool::Spool;
 
+pub use bugs::count_bug;
+pub(crate) use catalog::SeriesName;
 pub use catalog::{MAX_SERIES, StatsId};
 pub use collect::{Collector, Percentiles, Published};
 pub use decisions::{Decision, DecisionLog};
+pub(crate) use events::TransitionCounts;
+pub use events::{CircuitChange, Events, Message, PolicyChange};
+pub use log::{Log, LogError, start_log};
+pub use reading::{Counted, Dropped, Reading};
 pub use spool::Target;
+pub(crate) use stats::{
+    ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, MODES, RETRY_DENIED_CAUSES, Slot,
+};
 pub use text::timestamp;
 pub use worker::{Collection, WorkerReport};
 
@@ -155,6 +159,7 @@ pub struct Report {
 pub(crate) struct Shared {
     catalog: Catalog,
     decisions: DecisionLog,
+    events: Events,
     published: ArcSwap<Published>,
     access_log: Option<(Spool, LogFormat)>,
     workers: Mutex<Vec<mpsc::UnboundedSender<Collect>>>,
@@ -181,6 +186,7 @@ impl Report {
         let shared = Arc::new(Shared {
             catalog: Catalog::new(),
             decisions: DecisionLog::new(),
+            events: Events::new(),
             published: ArcSwap::default(),
             access_log,
             workers: Mutex::default(),
@@ -222,6 +228,12 @@ impl Report {
     #[must_use]
     pub fn decisions(&self) -> &DecisionLog {
         &self.shared.decisions
+    }
+
+    /// Where changes of state are told.
+    #[must_use]
+    pub fn events(&self) -> &Events {
+        &self.shared.events
     }
 
     /// Opens the access log again by name; log rotation asks for it with SIGHUP.

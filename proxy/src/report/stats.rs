@@ -13,14 +13,14 @@ use super::decisions::KEPT_PER_HAND_OVER;
 use super::{CallReport, Direction, StatsId};
 
 /// Upper bounds of the exposed duration histograms, in microseconds; the last bucket of [`Buckets`] is everything above.
-pub(super) const BOUNDS_US: [u64; 16] = [
+pub(crate) const BOUNDS_US: [u64; 16] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
 /// A histogram of durations with fixed bounds, as it is exposed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Buckets {
+pub(crate) struct Buckets {
     pub counts: [u64; BOUNDS_US.len() + 1],
     pub sum_us: u64,
 }
@@ -47,11 +47,11 @@ impl Buckets {
 }
 
 /// Statuses by class; the last place is for calls that ended without any status.
-pub(super) const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
-pub(super) const ATTEMPT_KINDS: [&str; 2] = ["first", "retry"];
+pub(crate) const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
+pub(crate) const ATTEMPT_KINDS: [&str; 2] = ["first", "retry"];
 const OUTCOMES: usize = Outcome::ALL.len();
 /// Every cause for which a retry was not made, in the order of the enum.
-pub(super) const RETRY_DENIED_CAUSES: [RetryDenied; 12] = {
+pub(crate) const RETRY_DENIED_CAUSES: [RetryDenied; 12] = {
     use RetryDenied::{
         Attempts, Body, Budget, Bulkhead, CircuitOpen, Deadline, Forbidden, NoEndpoint, Over,
         RetriedInbound, RetryAfter, Unsafe,
@@ -73,11 +73,11 @@ pub(super) const RETRY_DENIED_CAUSES: [RetryDenied; 12] = {
 };
 const RETRY_DENIED: usize = RETRY_DENIED_CAUSES.len();
 /// Modes in which a refusal is counted: made, or only observed.
-pub(super) const MODES: [&str; 2] = ["Enforce", "Observe"];
+pub(crate) const MODES: [&str; 2] = ["Enforce", "Observe"];
 
 /// The counters of one series.
 #[derive(Clone, Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// Something was added since the slot was last emptied.
     pub touched: bool,
     pub started: u64,
@@ -86,8 +86,6 @@ pub(super) struct Slot {
     pub queue_wait: Buckets,
     pub deadline_remaining: Buckets,
     pub attempts: [[u64; OUTCOMES]; ATTEMPT_KINDS.len()],
-    /// Calls with an attempt that ran past the slow threshold.
-    pub slow: u64,
     pub refused: [[u64; Reason::ALL.len()]; MODES.len()],
     pub retries_denied: [u64; RETRY_DENIED],
     /// Decisions already copied into the log since the hand-over; see [`super::decisions`].
@@ -106,7 +104,6 @@ impl Default for Slot {
             queue_wait: Buckets::default(),
             deadline_remaining: Buckets::default(),
             attempts: [[0; OUTCOMES]; ATTEMPT_KINDS.len()],
-            slow: 0,
             refused: [[0; Reason::ALL.len()]; MODES.len()],
             retries_denied: [0; RETRY_DENIED],
             decisions_kept: [0; Reason::ALL.len()],
@@ -139,7 +136,6 @@ impl Slot {
         for (mine, theirs) in self.attempts.iter_mut().zip(&other.attempts) {
             add_all(mine, theirs);
         }
-        self.slow += other.slow;
         add_all(&mut self.retries_denied, &other.retries_denied);
         for (mine, theirs) in self.refused.iter_mut().zip(&other.refused) {
             add_all(mine, theirs);
@@ -157,7 +153,6 @@ impl Slot {
         if let Some(denied) = summary.retry_denied {
             self.retries_denied[denied as usize] += 1;
         }
-        self.slow += u64::from(summary.slow);
         if !summary.queued.is_zero() {
             self.queue_wait.record(summary.queued);
         }
