@@ -10,6 +10,7 @@ pub mod client;
 pub mod load;
 pub mod process;
 pub mod proxy;
+pub mod tools;
 pub mod upstream;
 
 use std::time::{Duration, Instant};
