@@ -66,6 +66,9 @@ pub enum FramingError {
     /// More than one `Transfer-Encoding` line.
     #[error("Transfer-Encoding is given more than once")]
     CodingRepeated,
+    /// See [`FieldKind::FramingLookalike`].
+    #[error("a field is named like Content-Length or Transfer-Encoding, in other punctuation")]
+    Lookalike,
     /// HTTP/1.0 has no transfer codings.
     #[error("Transfer-Encoding is given in an HTTP/1.0 message")]
     CodingInHttp10,

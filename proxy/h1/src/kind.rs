@@ -11,13 +11,17 @@ macro_rules! kinds {
             Other,
             /// Any `x-plimsoll-*` without an entry of its own.
             XPlimsoll,
+            /// `content-length` or `transfer-encoding` in other punctuation, say `Content_Length`: no field of HTTP, but the
+            /// real one to an application behind CGI or WSGI, where `-` and `_` become one.
+            FramingLookalike,
             $(#[doc = concat!("`", $name, "`")] $variant,)*
         }
 
-        /// In the order of the discriminants; the first two have no name of their own.
+        /// In the order of the discriminants; the first three have no name of their own.
         const KNOWN: &[(FieldKind, &str)] = &[
             (FieldKind::Other, ""),
             (FieldKind::XPlimsoll, ""),
+            (FieldKind::FramingLookalike, ""),
             $((FieldKind::$variant, $name),)*
         ];
     };
@@ -98,17 +102,22 @@ impl FieldKind {
             kind
         } else if name.len() > PREFIX.len() && equal_to_lower(&name[..PREFIX.len()], PREFIX) {
             Self::XPlimsoll
+        } else if is_framing_lookalike(name) {
+            Self::FramingLookalike
         } else {
             Self::Other
         }
     }
 
-    /// The name in lower case; empty for [`FieldKind::Other`] and [`FieldKind::XPlimsoll`].
+    /// The name in lower case; empty for the kinds that are not one field.
     #[must_use]
     pub const fn name(self) -> &'static str {
         KNOWN[self as usize].1
     }
 }
+
+/// How many kinds at the start of `KNOWN` have no name.
+const NAMELESS: usize = 3;
 
 const PREFIX: &[u8] = b"x-plimsoll-";
 
@@ -118,7 +127,7 @@ static BY_HASH: [FieldKind; 256] = by_hash();
 
 const fn by_hash() -> [FieldKind; 256] {
     let mut table = [FieldKind::Other; 256];
-    let mut at = 2;
+    let mut at = NAMELESS;
     while at < KNOWN.len() {
         let (kind, name) = KNOWN[at];
         assert!(kind as usize == at, "KNOWN follows the discriminants");
@@ -158,6 +167,16 @@ fn equal_to_lower(name: &[u8], lower: &[u8]) -> bool {
             .iter()
             .zip(lower_rest)
             .all(|(a, b)| a | 0x20 == *b)
+}
+
+/// Whether the letters are those of a field that frames a message, for a name that is none.
+fn is_framing_lookalike(name: &[u8]) -> bool {
+    let letters = || {
+        name.iter()
+            .filter(|byte| byte.is_ascii_alphanumeric())
+            .map(u8::to_ascii_lowercase)
+    };
+    name.len() >= 13 && (letters().eq(*b"contentlength") || letters().eq(*b"transferencoding"))
 }
 
 /// A set of kinds.
@@ -211,7 +230,7 @@ mod tests {
 
     #[test]
     fn every_name_is_recognised_in_any_case() {
-        for (kind, name) in &KNOWN[2..] {
+        for (kind, name) in &KNOWN[NAMELESS..] {
             assert_eq!(FieldKind::of(name.as_bytes()), *kind);
             assert_eq!(FieldKind::of(name.to_ascii_uppercase().as_bytes()), *kind);
         }
@@ -221,7 +240,7 @@ mod tests {
     fn a_name_one_byte_off_is_another() {
         const TOKEN: &[u8] =
             b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-        for (kind, name) in &KNOWN[2..] {
+        for (kind, name) in &KNOWN[NAMELESS..] {
             for at in 0..name.len() {
                 for &byte in TOKEN {
                     let mut other = name.as_bytes().to_vec();
@@ -230,6 +249,35 @@ mod tests {
                     assert_eq!(FieldKind::of(&other) == *kind, is_same, "{other:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn lookalikes_are_recognised() {
+        for name in [
+            "Content_Length",
+            "content--length",
+            "contentlength",
+            "Transfer_Encoding",
+            "TRANSFER.ENCODING",
+            "_Content-Length~",
+        ] {
+            assert_eq!(
+                FieldKind::of(name.as_bytes()),
+                FieldKind::FramingLookalike,
+                "{name}"
+            );
+        }
+        for name in [
+            "content-lengths",
+            "content-lengt",
+            "x-content-length",
+            "transfer-encodin",
+            "t",
+            "th",
+            "cg",
+        ] {
+            assert_eq!(FieldKind::of(name.as_bytes()), FieldKind::Other, "{name}");
         }
     }
 

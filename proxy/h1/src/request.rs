@@ -188,6 +188,7 @@ fn take_fields(
             FieldKind::ContentLength => framing.on_content_length(header.value)?,
             FieldKind::TransferEncoding => framing.on_transfer_encoding(header.value)?,
             FieldKind::Connection => connection.on_field(header.value, EndToEnd::Refuse)?,
+            FieldKind::FramingLookalike => return Err(FramingError::Lookalike.into()),
             _ => {}
         }
     }

@@ -43,7 +43,8 @@ pub(crate) fn parse_target(
             _ => Err(RequestError::Authority),
         };
     }
-    // A fragment is never sent, and what is not ASCII is read differently by everyone.
+    // A fragment is never sent. Bytes above ASCII are no part of a target either, and to a server in Python some of them
+    // are white space that ends it.
     if !target
         .iter()
         .all(|byte| byte.is_ascii_graphic() && *byte != b'#')

@@ -447,6 +447,15 @@ fn lengths() {
             framing(FramingError::LengthAndCoding),
         ),
     ]);
+    for name in [
+        "Content_Length",
+        "ContentLength",
+        "Transfer_Encoding",
+        "transfer--encoding",
+    ] {
+        let fields = format!("{name}: 5\r\n");
+        refuse_fields(&[(fields.as_str(), framing(FramingError::Lookalike))]);
+    }
     for (value, length) in [
         ("0", 0),
         ("007", 7),
