@@ -237,7 +237,7 @@ impl Admin {
             cause,
         };
         let Some(path) = &self.token_file else {
-            let cause = std::io::Error::other("HOME is not set, so its place is not known");
+            let cause = std::io::Error::other("neither PLIMSOLL_STATE_DIR nor HOME says where");
             return Err(unreadable(cause));
         };
         let token = std::fs::read_to_string(path).map_err(unreadable)?;

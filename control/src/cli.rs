@@ -76,7 +76,7 @@ or refused as a whole; refused, the old one stays. No connection is closed and n
     /// Why a call was refused, with numbers and what to change
     #[command(after_help = "Examples:
   plimsoll explain                           the newest refusal
-  plimsoll explain 7f3a9c                    the one with this id
+  plimsoll explain 7f3a9c4102                the one with this id, or the call with this trace id
   plimsoll explain -o json")]
     Explain(ExplainArgs),
 
@@ -154,7 +154,7 @@ pub struct ReadArgs {
 /// `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Which refusal, as in the proxy's log and `explain`'s first line [default: the newest]
+    /// Which refusal: its id, or the trace id of its call [default: the newest]
     pub id: Option<String>,
     /// Which proxy.
     #[command(flatten)]

@@ -87,6 +87,9 @@ fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String
     if let Some(seen) = seen(decision) {
         fact("seen", seen);
     }
+    if let Some(detail) = &decision.detail {
+        fact("more", detail.clone());
+    }
     fact("rule", rule(decision));
     fact("call", call(decision));
     if let Some(now) = now {
@@ -110,7 +113,8 @@ fn title(decision: &Decision, paint: Paint) -> String {
     let status = decision.status.map(|status| status.to_string());
     let call = [decision.method.as_deref(), decision.host.as_deref()];
     let answer = [Some("->"), status.as_deref(), Some(&reason)];
-    let words: Vec<_> = call.into_iter().chain(answer).flatten().collect();
+    let words = call.into_iter().chain(answer).flatten();
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
     format!("{}  {}  {}", decision.id, decision.time, words.join(" "))
 }
 
@@ -145,7 +149,11 @@ fn rule(decision: &Decision) -> String {
         .route
         .as_ref()
         .map_or_else(String::new, |r| format!(", route {r}"));
-    format!("{policy}{block}{route}, generation {}", decision.generation)
+    let generation = match decision.generation.as_str() {
+        "" => String::new(),
+        generation => format!(", generation {generation}"),
+    };
+    format!("{policy}{block}{route}{generation}")
 }
 
 fn call(decision: &Decision) -> String {

@@ -269,6 +269,8 @@ pub struct Decision {
     pub retry_after_ms: Option<f64>,
     /// The endpoint, where one was involved.
     pub endpoint: Option<String>,
+    /// What else there is to say, such as what was wrong with a request.
+    pub detail: Option<String>,
 }
 
 /// One error or warning about a policy.

@@ -4,7 +4,7 @@
 //! several proxies on one machine do not overwrite each other's.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The admin port whose token has the short name.
 const DEFAULT_ADMIN_PORT: u16 = 15000;
@@ -34,7 +34,7 @@ impl Surroundings {
         }
     }
 
-    /// The state directory that a proxy started in these surroundings uses; `None` without `$HOME`.
+    /// The state directory that a proxy started in these surroundings uses; `None` without an absolute `$HOME`.
     pub fn state_dir(&self) -> Option<PathBuf> {
         if let Some(dir) = &self.state_dir {
             return Some(PathBuf::from(dir));
@@ -42,11 +42,15 @@ impl Surroundings {
         if self.root {
             return Some(PathBuf::from("/var/lib/plimsoll"));
         }
-        if let Some(dir) = &self.xdg_state_home {
-            return Some(Path::new(dir).join("plimsoll"));
+        // The XDG rules: a relative path is as good as none.
+        let absolute = |dir: &Option<OsString>| {
+            let dir = dir.as_ref().map(PathBuf::from);
+            dir.filter(|dir| dir.is_absolute())
+        };
+        if let Some(dir) = absolute(&self.xdg_state_home) {
+            return Some(dir.join("plimsoll"));
         }
-        let home = self.home.as_ref()?;
-        Some(Path::new(home).join(".local/state/plimsoll"))
+        absolute(&self.home).map(|home| home.join(".local/state/plimsoll"))
     }
 
     /// The token file of the proxy whose admin address has this port.
@@ -62,6 +66,8 @@ impl Surroundings {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn anna() -> Surroundings {
@@ -103,5 +109,10 @@ mod tests {
     #[test]
     fn without_a_home_there_is_no_place() {
         assert_eq!(Surroundings::default().token_file(15000), None);
+        let relative = Surroundings {
+            home: Some("anna".into()),
+            ..Surroundings::default()
+        };
+        assert_eq!(relative.state_dir(), None);
     }
 }

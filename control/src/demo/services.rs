@@ -170,20 +170,24 @@ struct Payments {
 /// # Errors
 /// When no port is free.
 pub async fn run_payments(args: PaymentsArgs) -> Result<Verdict, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ready(&listener)?;
+    serve_payments(listener, args).await;
+    Ok(Verdict::Yes)
+}
+
+async fn serve_payments(listener: TcpListener, args: PaymentsArgs) {
     let payments = Arc::new(Payments {
         pool: Semaphore::new(args.pool),
         busy: Gauge::default(),
         waiting: Gauge::default(),
         rails: args.rails,
     });
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    ready(&listener)?;
     serve(listener, move |request| {
         let payments = Arc::clone(&payments);
         async move { payments.handle(request).await }
     })
     .await;
-    Ok(Verdict::Yes)
 }
 
 impl Payments {
@@ -270,29 +274,4 @@ pub async fn backstage<T: serde::de::DeserializeOwned>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answer_times_spread_around_the_typical_one() {
-        let mut times: Vec<f64> = (0..1000).map(spread).collect();
-        times.sort_by(f64::total_cmp);
-        assert!(
-            times[0] >= 0.8 && times[999] <= 1.7,
-            "{} {}",
-            times[0],
-            times[999]
-        );
-        assert!((times[500] - 1.0).abs() < 0.02, "median {}", times[500]);
-        assert!(times[990] > 1.4, "a tail to measure: {}", times[990]);
-    }
-
-    #[test]
-    fn a_gauge_remembers_its_highest_value() {
-        let gauge = Gauge::default();
-        let first = gauge.enter();
-        let second = gauge.enter();
-        drop((first, second));
-        assert_eq!((gauge.now.load(Relaxed), gauge.most.load(Relaxed)), (0, 2));
-    }
-}
+mod tests;

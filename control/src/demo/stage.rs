@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::Value;
 
 use super::child::Child;
@@ -79,6 +80,7 @@ impl Stage {
     /// When a process does not get ready: with the end of its log.
     pub async fn set(proxy: &Path) -> Result<Stage, Failure> {
         let began = Instant::now();
+        allow_many_connections()?;
         let plan = Plan::new()?;
         let dir = tempfile::Builder::new()
             .prefix("plimsoll-demo-")
@@ -132,9 +134,11 @@ impl Stage {
             ))?;
         }
         self.screen.say(&format!(
-            "A payment service with {POOL} slots calls the rails {} through one plimsoll-proxy; all are processes on this machine.\n\
+            "A payment service with {POOL} slots calls the rails {}\n\
+             through one plimsoll-proxy. All of them are processes on this machine.\n\
              {}\n\
-             Then {slow} turns from {} to {}, without an error: first without policy, then with examples/payments.yaml.\n",
+             Then {slow} turns from {} to {}, without an error: first without policy,\n\
+             then with examples/payments.yaml.\n",
             names.join(", "),
             habits(&HABITS),
             span(WELL),
@@ -205,7 +209,8 @@ impl Stage {
             .into());
         }
         self.screen.say(&format!(
-            "\nThe payment service is restarted, and examples/payments.yaml pushed to the running proxy: generation {} is in force.\n",
+            "\nThe payment service is restarted, and examples/payments.yaml pushed to the proxy,\n\
+             which runs on: generation {} is in force.\n",
             answer.generation
         ))?;
         Ok(())
@@ -320,6 +325,14 @@ impl Stage {
             payments,
         })
     }
+}
+
+/// Up to a thousand calls wait at once in the first run, and the usual soft limit is 1024 descriptors. Children
+/// inherit what is set here.
+fn allow_many_connections() -> std::io::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(8192)), hard)?;
+    Ok(())
 }
 
 async fn start_sidecar(proxy: &Path, plan: &Plan, dir: &Path) -> Result<(Child, Admin), Failure> {

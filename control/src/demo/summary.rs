@@ -201,7 +201,8 @@ fn times(later: Duration, before: Duration) -> f64 {
 /// What customers do, in a sentence.
 pub fn habits(habits: &Habits) -> String {
     format!(
-        "Customers make {} a second by each rail, wait {} for an answer and, hearing nothing, try up to {} times.",
+        "Customers make {} a second by each rail, wait {} for an answer\n\
+         and, hearing nothing, try up to {} times.",
         plural(u64::from(habits.rate), "call"),
         crate::figures::span(habits.patience),
         habits.attempts

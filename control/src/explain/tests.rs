@@ -40,7 +40,8 @@ fn a_refusal_without_a_policy() {
         reason: "Loop".into(),
         status: Some(502),
         mode: "Enforce".into(),
-        generation: "local-0".into(),
+        method: Some(String::new()),
+        detail: Some("the Host names 127.0.0.1:15001".into()),
         ..Decision::default()
     };
     insta::assert_snapshot!(page(&refused, &status(), Paint::PLAIN));
