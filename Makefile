@@ -10,9 +10,9 @@ SHELL := /bin/bash
 PROFILE ?= bench-fast
 BUILT := $(CURDIR)/target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-export PLIMSOLL_PROXY := $(BUILT)/plimsoll-proxy
-export PLIMSOLL := $(BUILT)/plimsoll
-export PLIMSOLL_VENV := $(CURDIR)/target/venv
+export PLIMSOLL_TEST_PROXY := $(BUILT)/plimsoll-proxy
+export PLIMSOLL_TEST_CLI := $(BUILT)/plimsoll
+export PLIMSOLL_TEST_VENV := $(CURDIR)/target/venv
 
 .PHONY: demo test check bench setup build lint
 
@@ -21,7 +21,7 @@ build:
 
 demo:
 	cargo build --profile $(PROFILE) -p plimsoll-proxy -p plimsoll --bins
-	$(PLIMSOLL) demo
+	$(PLIMSOLL_TEST_CLI) demo
 
 lint:
 	cargo fmt --all --check
@@ -37,8 +37,8 @@ test: setup lint build
 bench: setup
 	cargo build --profile bench-fast -p plimsoll-proxy -p plimsoll-tests --bins
 	$(if $(ENVOY),tests/setup envoy)
-	PLIMSOLL_PROXY=$(CURDIR)/target/bench-fast/plimsoll-proxy \
-	ENVOY_BINARY=$(if $(ENVOY),$$(find $(PLIMSOLL_VENV) -type f -name envoy -perm -u+x | head -1)) \
+	PLIMSOLL_TEST_PROXY=$(CURDIR)/target/bench-fast/plimsoll-proxy \
+	ENVOY_BINARY=$(if $(ENVOY),$$(find $(PLIMSOLL_TEST_VENV) -type f -name envoy -perm -u+x | head -1)) \
 	  target/bench-fast/plimsoll-bench $(if $(GATE),--gate) $(BENCH_ARGS)
 
 setup:

@@ -8,6 +8,7 @@ pub mod address;
 pub mod admin;
 pub mod client;
 pub mod load;
+pub mod namespace;
 pub mod process;
 pub mod proxy;
 pub mod tools;

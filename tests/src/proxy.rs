@@ -1,6 +1,7 @@
 //! A `plimsoll-proxy` under test.
 
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,7 +20,8 @@ pub struct Setup {
     workers: usize,
     core: Option<usize>,
     open_files: Option<u64>,
-    namespace: Option<String>,
+    user: Option<u32>,
+    default_listeners: bool,
 }
 
 impl Default for Setup {
@@ -30,7 +32,8 @@ impl Default for Setup {
             workers: 2,
             core: None,
             open_files: None,
-            namespace: None,
+            user: None,
+            default_listeners: false,
         }
     }
 }
@@ -71,9 +74,15 @@ impl Setup {
         self
     }
 
-    /// Runs the proxy in a network namespace.
-    pub fn in_namespace(mut self, name: &str) -> Setup {
-        self.namespace = Some(name.to_owned());
+    /// Runs the proxy as another user, from a folder that user can read.
+    pub fn as_user(mut self, user: u32) -> Setup {
+        self.user = Some(user);
+        self
+    }
+
+    /// Leaves the listeners where they are by default; only sensible in a network namespace.
+    pub fn default_listeners(mut self) -> Setup {
+        self.default_listeners = true;
         self
     }
 
@@ -117,18 +126,22 @@ impl Setup {
     fn spawn(self) -> (Process, TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let policy_file = folder.path().join("policy.yaml");
-        let mut command = match &self.namespace {
-            None => Command::new(binary()),
-            Some(name) => {
-                let mut command = Command::new(process::require_program("ip"));
-                command.args(["netns", "exec", name]).arg(binary());
-                command
-            }
-        };
-        command.args(["--workers", &self.workers.to_string()]);
+        let mut command = Command::new(self.program(folder.path()));
+        // What the machine's user has set must not reach a test.
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PLIMSOLL_"))
+        {
+            command.env_remove(name);
+        }
+        command.args([
+            "--workers",
+            &self.workers.to_string(),
+            "--namespace",
+            "shop",
+        ]);
         command.arg("--state-dir").arg(folder.path().join("state"));
         for listener in ["--inbound", "--outbound", "--admin", "--health"] {
-            if !self.args.iter().any(|arg| arg == listener) {
+            if !self.default_listeners && !self.args.iter().any(|arg| arg == listener) {
                 command.args([listener, "127.0.0.1:0"]);
             }
         }
@@ -143,12 +156,26 @@ impl Setup {
         if let Some(limit) = self.open_files {
             limit_open_files(&mut command, limit);
         }
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         (Process::start(&mut command), folder, policy_file)
+    }
+
+    /// The binary: for another user a copy in `folder`, which becomes that user's.
+    fn program(&self, folder: &Path) -> PathBuf {
+        let Some(user) = self.user else {
+            return binary();
+        };
+        let copy = folder.join("plimsoll-proxy");
+        std::fs::copy(binary(), &copy).expect("the binary can be copied");
+        std::os::unix::fs::chown(folder, Some(user), Some(user))
+            .expect("root can give a folder away");
+        copy
     }
 }
 
 fn limit_open_files(command: &mut Command, limit: u64) {
-    use std::os::unix::process::CommandExt;
     let set = move || {
         nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, limit, limit)?;
         Ok(())
@@ -165,14 +192,14 @@ fn listener(ready: &Value, key: &str) -> SocketAddr {
         .unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The binary under test: `PLIMSOLL_PROXY`, else beside the running test.
+/// The binary under test: `PLIMSOLL_TEST_PROXY`, else beside the running test.
 pub fn binary() -> PathBuf {
-    program("plimsoll-proxy", "PLIMSOLL_PROXY")
+    program("plimsoll-proxy", "PLIMSOLL_TEST_PROXY")
 }
 
-/// The command line tool: `PLIMSOLL`, else beside the running test.
+/// The command line tool: `PLIMSOLL_TEST_CLI`, else beside the running test.
 pub fn command_line() -> PathBuf {
-    program("plimsoll", "PLIMSOLL")
+    program("plimsoll", "PLIMSOLL_TEST_CLI")
 }
 
 fn program(name: &str, variable: &str) -> PathBuf {

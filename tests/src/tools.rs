@@ -37,7 +37,7 @@ pub fn script_command(name: &str) -> Command {
 #[track_caller]
 fn python() -> PathBuf {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv");
-    let venv = std::env::var_os("PLIMSOLL_VENV").map_or(default, PathBuf::from);
+    let venv = std::env::var_os("PLIMSOLL_TEST_VENV").map_or(default, PathBuf::from);
     let python = venv.join("bin/python");
     assert!(
         python.is_file(),

@@ -17,12 +17,7 @@ fn start(server: &Upstream, drain: &str) -> (Listened, Proxy) {
     let setup = Setup::new()
         .workers(2)
         .policy(&(dependency.policy.clone() + &workload));
-    let proxy = setup
-        .arg("--workload")
-        .arg("payments")
-        .arg("--namespace")
-        .arg("shop")
-        .start();
+    let proxy = setup.arg("--workload").arg("payments").start();
     (dependency, proxy)
 }
 

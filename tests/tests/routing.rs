@@ -227,8 +227,6 @@ fn inbound_goes_to_the_application() {
         .policy(WORKLOAD)
         .arg("--workload")
         .arg("payments")
-        .arg("--namespace")
-        .arg("shop")
         .arg("--app")
         .arg(app.address.to_string())
         .start();
