@@ -72,6 +72,12 @@ impl Decision {
         Decision::new(Mode::Observe, refusal, facts)
     }
 
+    /// The word of the reason.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
     fn new(mode: Mode, refusal: &Refusal<'_>, facts: &CallFacts<'_>) -> Self {
         let policy = refusal.policy.or(facts.policy);
         let without_policy = match facts.direction {

@@ -24,6 +24,8 @@ mod spool;
 mod stats;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 mod unlisted;
 mod window;

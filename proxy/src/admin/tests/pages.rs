@@ -178,7 +178,7 @@ fn events_arrive_as_they_happen() {
         transition: &transition,
         generation: "local-3",
     });
-    let event: Vec<_> = lines.skip_while(|line| line.is_empty()).take(3).collect();
+    let event: Vec<_> = lines.skip_while(String::is_empty).take(3).collect();
     assert_eq!(
         (event[0].as_str(), event[2].as_str()),
         ("event: circuit", "")

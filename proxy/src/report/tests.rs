@@ -1,0 +1,389 @@
+//! Workers and collector together: nothing lost, nothing twice, everything bounded.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use plimsoll_resilience::{Outcome, Random, Reason, RetryDenied, Summary};
+use tokio::task::{LocalSet, spawn_local};
+
+use super::testing::{facts, report};
+use super::window::MIN_SAMPLES;
+use super::*;
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, test);
+}
+
+/// A worker whose collection runs.
+fn worker(report: &Report) -> Rc<WorkerReport> {
+    let (worker, collection) = report.worker();
+    spawn_local(collection.drive());
+    worker
+}
+
+fn refused(stats: StatsId, refusal: &Refusal<'_>, worker: &WorkerReport) {
+    worker.started(stats);
+    worker.call(&CallReport {
+        stats,
+        status: 503,
+        refusal: Some(refusal),
+        ..report()
+    });
+}
+
+#[test]
+fn what_workers_count_adds_up_whenever_they_are_asked() {
+    run(async {
+        for seed in 0..20 {
+            let mut random = Random::new(seed);
+            let (process, mut collector) = Report::new(None).unwrap();
+            let workers = [worker(&process), worker(&process), worker(&process)];
+            let ids = [0, 1, 2, 3]
+                .map(|n| process.stats(Direction::Outbound, &format!("shop/{n}"), None));
+            let mut naive = BTreeMap::<_, u64>::new();
+            for _ in 0..500 {
+                let (at, stats) = (random.below(3) as usize, ids[random.below(4) as usize]);
+                let status = [200, 404, 503, 0][random.below(4) as usize];
+                workers[at].started(stats);
+                workers[at].call(&CallReport {
+                    stats,
+                    status,
+                    ..report()
+                });
+                *naive.entry((stats, status)).or_default() += 1;
+                if random.below(50) == 0 {
+                    collector.collect().await;
+                }
+            }
+            collector.collect().await;
+            let reading = collector.reading();
+            let series: BTreeMap<_, _> = reading
+                .series()
+                .map(|(name, slot)| (name.dependency.as_str(), slot))
+                .collect();
+            for (n, &stats) in ids.iter().enumerate() {
+                let slot = series[format!("shop/{n}").as_str()];
+                let of = |status| naive.get(&(stats, status)).copied().unwrap_or(0);
+                assert_eq!(
+                    slot.ended,
+                    [0, of(200), 0, of(404), of(503), of(0)],
+                    "seed {seed}"
+                );
+                assert_eq!(
+                    slot.duration.count(),
+                    slot.ended.iter().sum::<u64>(),
+                    "seed {seed}"
+                );
+                assert_eq!(slot.in_flight(), 0, "seed {seed}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_flights_summary_is_counted_by_kind_outcome_and_cause() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let worker = worker(&process);
+        let stats = process.stats(Direction::Outbound, "shop/fraud-api", None);
+        let summary = Summary {
+            first: Some(Outcome::Failure),
+            retries: [1, 0, 2, 0, 0],
+            retry_denied: Some(RetryDenied::Budget),
+            queued: Duration::from_millis(3),
+            ..Summary::default()
+        };
+        worker.call(&CallReport {
+            stats,
+            summary,
+            ..report()
+        });
+        collector.collect().await;
+        let (_, slot) = collector.reading().series().next().unwrap();
+        assert_eq!(slot.attempts, [[0, 1, 0, 0, 0], [1, 0, 2, 0, 0]]);
+        for (cause, count) in stats::RETRY_DENIED_CAUSES.iter().zip(slot.retries_denied) {
+            assert_eq!(count, u64::from(*cause == RetryDenied::Budget), "{cause:?}");
+        }
+        assert_eq!(
+            (slot.queue_wait.count(), slot.queue_wait.sum_us),
+            (1, 3_000)
+        );
+    });
+}
+
+#[test]
+fn the_list_of_causes_is_in_the_order_of_the_enum() {
+    for (index, cause) in stats::RETRY_DENIED_CAUSES.iter().enumerate() {
+        assert_eq!(*cause as usize, index);
+    }
+}
+
+#[test]
+fn a_call_in_progress_is_in_flight_over_any_number_of_collections() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let (first, second) = (worker(&process), worker(&process));
+        let stats = StatsId::INBOUND;
+        first.started(stats);
+        second.started(stats);
+        collector.collect().await;
+        collector.collect().await;
+        assert_eq!(
+            collector
+                .reading()
+                .counted(Direction::Inbound, None)
+                .in_flight,
+            2
+        );
+        first.call(&CallReport { stats, ..report() });
+        collector.collect().await;
+        assert_eq!(
+            collector
+                .reading()
+                .counted(Direction::Inbound, None)
+                .in_flight,
+            1
+        );
+    });
+}
+
+#[test]
+fn percentiles_need_fifty_samples_and_forget_after_thirty_seconds() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let worker = worker(&process);
+        let stats = process.stats(Direction::Outbound, "shop/fraud-api", None);
+        let route = process.stats(Direction::Outbound, "shop/fraud-api", Some("charge"));
+        let sample = |stats, millis| {
+            let latency = Some(Duration::from_millis(millis));
+            worker.call(&CallReport {
+                stats,
+                summary: Summary {
+                    latency,
+                    ..Summary::default()
+                },
+                ..report()
+            });
+        };
+        (1..MIN_SAMPLES).for_each(|millis| sample(stats, millis));
+        assert_eq!(collector.tick().await.of(stats), None);
+        sample(route, MIN_SAMPLES);
+        let published = collector.tick().await;
+        let percentiles = published.of(stats).unwrap();
+        assert_eq!(
+            (published.of(route), worker.percentiles(route)),
+            (Some(percentiles), Some(percentiles))
+        );
+        assert_eq!(percentiles.samples, MIN_SAMPLES);
+        for (got, want) in [
+            (percentiles.p50, 25),
+            (percentiles.p90, 45),
+            (percentiles.p99, 50),
+        ] {
+            let off = got.abs_diff(Duration::from_millis(want));
+            assert!(
+                off <= Duration::from_millis(want) / 100,
+                "{got:?} is not {want} ms to two digits"
+            );
+        }
+        for _ in 0..29 {
+            collector.tick().await;
+        }
+        assert_eq!(
+            worker.percentiles(stats),
+            None,
+            "the 49 of the first second are gone"
+        );
+        assert_eq!(
+            collector
+                .reading()
+                .counted(Direction::Outbound, None)
+                .requests_total,
+            MIN_SAMPLES
+        );
+    });
+}
+
+#[test]
+fn a_worker_that_answers_late_loses_nothing() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let (worker, collection) = process.worker();
+        worker.call(&report());
+        collector.collect().await;
+        assert_eq!(
+            collector
+                .reading()
+                .counted(Direction::Outbound, None)
+                .requests_total,
+            0
+        );
+        // The first question is answered with the first batch, the second one with what came after it.
+        spawn_local(collection.drive());
+        worker.call(&report());
+        collector.collect().await;
+        assert_eq!(
+            collector
+                .reading()
+                .counted(Direction::Outbound, None)
+                .requests_total,
+            2
+        );
+    });
+}
+
+#[test]
+fn a_worker_that_ends_leaves_what_it_counted() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let (worker, collection) = process.worker();
+        worker.call(&report());
+        drop((worker, collection));
+        collector.collect().await;
+        assert_eq!(
+            collector
+                .reading()
+                .counted(Direction::Outbound, None)
+                .requests_total,
+            1
+        );
+    });
+}
+
+#[test]
+fn a_storm_of_refusals_does_not_push_others_out_of_the_log() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let worker = worker(&process);
+        let loud = process.stats(Direction::Outbound, "shop/loud", None);
+        let quiet = process.stats(Direction::Outbound, "shop/quiet", None);
+        let full = Refusal {
+            policy: Some("shop/loud"),
+            ..Refusal::new(Reason::BulkheadFull)
+        };
+        refused(
+            quiet,
+            &Refusal {
+                policy: Some("shop/quiet"),
+                ..Refusal::new(Reason::CircuitOpen)
+            },
+            &worker,
+        );
+        for _ in 0..5_000 {
+            refused(loud, &full, &worker);
+        }
+        refused(loud, &Refusal::new(Reason::RequestTimeout), &worker);
+        collector.collect().await;
+        let reasons: Vec<_> = process
+            .decisions()
+            .newest(usize::MAX, None)
+            .iter()
+            .map(Decision::reason)
+            .collect();
+        let kept = usize::from(decisions::KEPT_PER_HAND_OVER);
+        assert_eq!(
+            reasons
+                .iter()
+                .filter(|reason| **reason == "BulkheadFull")
+                .count(),
+            kept
+        );
+        assert_eq!(
+            (reasons[0], reasons[kept + 1]),
+            ("RequestTimeout", "CircuitOpen")
+        );
+        let reading = collector.reading();
+        assert_eq!(reading.dropped().decisions, 5_000 - kept as u64);
+        assert_eq!(
+            reading
+                .counted(Direction::Outbound, Some("shop/loud"))
+                .rejections["BulkheadFull"],
+            5_000
+        );
+        // After the hand-over there is room again.
+        refused(loud, &full, &worker);
+        assert_eq!(
+            process.decisions().newest(1, None)[0].reason(),
+            "BulkheadFull"
+        );
+    });
+}
+
+#[test]
+fn the_log_keeps_the_newest() {
+    let (process, _collector) = Report::new(None).unwrap();
+    let (worker, _collection) = process.worker();
+    // Each under a series of its own, so that none is left out.
+    for n in 0..=decisions::CAPACITY {
+        let stats = process.stats(Direction::Outbound, &format!("shop/{}", n % 900), None);
+        let reason = Reason::ALL[n / 900];
+        worker.would_refuse(stats, &Refusal::new(reason), &facts());
+    }
+    let all = process.decisions().newest(usize::MAX, None);
+    assert_eq!(all.len(), decisions::CAPACITY);
+    let ids: std::collections::BTreeSet<_> =
+        all.iter().map(|decision| decision.id.clone()).collect();
+    assert_eq!(ids.len(), all.len(), "every id is its own");
+    assert_eq!(process.decisions().newest(5, Some("no such id")).len(), 0);
+}
+
+#[test]
+fn callers_cannot_grow_the_list_of_unlisted_destinations() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let worker = worker(&process);
+        for n in 0..10_000 {
+            let host = format!("{n}.{}.example:443", "x".repeat(1_000));
+            let facts = CallFacts {
+                host: host.as_bytes(),
+                ..facts()
+            };
+            worker.call(&CallReport { facts, ..report() });
+        }
+        collector.collect().await;
+        let top: Vec<_> = collector.reading().unlisted(usize::MAX).collect();
+        assert!(
+            top.len() <= 128 && top.iter().all(|(name, _)| name.len() <= 300),
+            "{}",
+            top.len()
+        );
+        assert_eq!(
+            collector
+                .reading()
+                .counted(Direction::Outbound, Some("unlisted"))
+                .requests_total,
+            10_000
+        );
+    });
+}
+
+#[test]
+fn each_call_has_one_line_in_the_access_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let (process, collector) =
+        Report::new(Some((Target::File(path.clone()), LogFormat::Json))).unwrap();
+    let (worker, collection) = process.worker();
+    let other = process.worker();
+    for status in [200, 404] {
+        worker.call(&CallReport { status, ..report() });
+        other.0.call(&CallReport { status, ..report() });
+    }
+    drop((worker, collection, other, collector, process));
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut statuses: Vec<_> = text
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["status"]
+                .as_u64()
+                .unwrap()
+        })
+        .collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 404, 404]);
+}
