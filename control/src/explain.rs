@@ -118,22 +118,19 @@ fn title(decision: &Decision, paint: Paint) -> String {
     format!("{}  {}  {}", decision.id, decision.time, words.join(" "))
 }
 
+/// What was measured and what is allowed, in the unit of the reason.
 fn seen(decision: &Decision) -> Option<String> {
-    let number = |n: f64| {
-        if n.fract() == 0.0 && n >= 0.0 {
-            count(n as u64)
-        } else {
-            format!("{n:.1}")
-        }
+    let (observed, limit) = (decision.observed?, decision.limit?);
+    let unit = match decision.reason.as_str() {
+        "BulkheadFull" | "BulkheadWaitTimeout" | "ConcurrencyLimited" => "in flight",
+        "CircuitOpen" => "percent of the calls when it opened, or failures in a row",
+        "RequestTimeout" | "AttemptTimeout" | "DeadlineExpired" | "IdleTimeout" => "ms",
+        "RetriesExhausted" => "attempts",
+        "RetryBudgetExhausted" => "retries in the window",
+        _ => "",
     };
-    match (decision.observed, decision.limit) {
-        (Some(observed), Some(limit)) => {
-            Some(format!("{}, limit {}", number(observed), number(limit)))
-        }
-        (Some(observed), None) => Some(number(observed)),
-        (None, Some(limit)) => Some(format!("limit {}", number(limit))),
-        (None, None) => None,
-    }
+    let seen = format!("{}, limit {} {unit}", count(observed), count(limit));
+    Some(seen.trim_end().to_owned())
 }
 
 fn rule(decision: &Decision) -> String {
@@ -221,7 +218,7 @@ fn changes(decision: &Decision, now: Option<&Dependency>) -> Vec<String> {
 fn littles_law(decision: &Decision, now: Option<&Dependency>) -> Option<String> {
     let now = now.filter(|_| decision.reason.starts_with("Bulkhead"))?;
     let p99 = now.latency_ms?.p99?;
-    let limit = decision.limit?;
+    let limit = decision.limit? as f64;
     let rate = now.requests_per_second;
     let needed = (rate * p99 / 1000.0).ceil();
     let judgement = if needed > limit {

@@ -250,9 +250,9 @@ pub struct Decision {
     /// The block of the policy that decided.
     pub block: Option<String>,
     /// What was seen.
-    pub observed: Option<f64>,
+    pub observed: Option<u64>,
     /// What was allowed.
-    pub limit: Option<f64>,
+    pub limit: Option<u64>,
     /// `Enforce`, or `Observe`: it would have been refused.
     pub mode: String,
     /// Policy generation of the call.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::customers::Habits;
 use super::measure::Figures;
 use super::services::{PaymentsNumbers, RailNumbers};
-use crate::figures::{count, latency, plural};
+use crate::figures::{count, latency, percent, plural};
 use crate::paint::{Paint, Tone};
 use crate::table::{Align, Cell, Table};
 
@@ -99,6 +99,8 @@ impl Summary {
         ];
         lines.extend(self.table().lines(paint));
         lines.push(String::new());
+        lines.push(self.headline());
+        lines.push(String::new());
         for claim in self.claims() {
             let mark = if claim.held {
                 paint.apply(Tone::Good, "holds")
@@ -117,6 +119,18 @@ impl Summary {
             lines.push("if it stays so, please report it with the lines above.".into());
         }
         lines.join("\n") + "\n"
+    }
+
+    fn headline(&self) -> String {
+        let lost = |run: &Run| {
+            let unpaid = run.healthy.failed + run.healthy.open;
+            percent(unpaid as f64 * 100.0 / run.healthy.calls.max(1) as f64)
+        };
+        format!(
+            "One slow rail cost {} of the payments by the healthy ones without policy, {} with it.",
+            lost(&self.without),
+            lost(&self.with)
+        )
     }
 
     fn table(&self) -> Table {

@@ -21,8 +21,8 @@ fn an_observed_refusal_says_that_nothing_was_done() {
     let observed = Decision {
         mode: "Observe".into(),
         reason: "CircuitOpen".into(),
-        observed: Some(71.4),
-        limit: Some(60.0),
+        observed: Some(71),
+        limit: Some(60),
         block: Some("circuitBreaker".into()),
         retry_after_ms: Some(7200.0),
         ..decision()
