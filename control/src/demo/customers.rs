@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::Request;
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
 use super::measure::{CallId, End, Ledger};
 use crate::http::send;
@@ -27,7 +27,8 @@ pub struct Habits {
 /// Customers at work, on a thread of their own: a slow terminal must not slow them down.
 #[derive(Debug)]
 pub struct Customers {
-    stop: watch::Sender<bool>,
+    /// Dropped, it sends them home.
+    open: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     ledger: Ledger,
 }
@@ -46,7 +47,7 @@ impl Customers {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (stop, stopped) = watch::channel(false);
+        let (open, closed) = oneshot::channel();
         let shared = ledger.clone();
         let work = move || {
             runtime.block_on(async {
@@ -59,11 +60,10 @@ impl Customers {
                     };
                     // The rails take turns, so that calls do not come in bunches of three.
                     let offset = habits.period() * rail as u32 / rails as u32;
-                    tokio::spawn(customer.call_steadily(offset, stopped.clone()));
+                    tokio::spawn(customer.call_steadily(offset));
                 }
-                let mut stopped = stopped;
-                // An error means that the sender is gone, which is a stop too.
-                let _ = stopped.wait_for(|stop| *stop).await;
+                // Nothing is ever sent: the error is the news.
+                let _ = closed.await;
             });
             // Dropping the runtime hangs up whatever is still open.
         };
@@ -71,7 +71,7 @@ impl Customers {
             .name("customers".into())
             .spawn(work)?;
         Ok(Customers {
-            stop,
+            open: Some(open),
             thread: Some(thread),
             ledger,
         })
@@ -80,7 +80,7 @@ impl Customers {
 
 impl Drop for Customers {
     fn drop(&mut self) {
-        let _ = self.stop.send(true);
+        drop(self.open.take());
         if let Some(thread) = self.thread.take() {
             // A panic there has been printed; the figures will not hold.
             let _ = thread.join();
@@ -104,10 +104,10 @@ struct Customer {
 }
 
 impl Customer {
-    async fn call_steadily(self, offset: Duration, stopped: watch::Receiver<bool>) {
+    async fn call_steadily(self, offset: Duration) {
         tokio::time::sleep(offset).await;
         let mut ticks = tokio::time::interval(self.habits.period());
-        while !*stopped.borrow() {
+        loop {
             ticks.tick().await;
             let customer = self.clone();
             tokio::spawn(async move { customer.call().await });
