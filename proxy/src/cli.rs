@@ -15,6 +15,10 @@ pub const EXIT_USAGE: u8 = 2;
 /// Exit code for a fault of our own.
 pub const EXIT_INTERNAL: u8 = 70;
 
+/// Where the inbound listener is unless told otherwise.
+pub const DEFAULT_INBOUND: &str = "0.0.0.0:15006";
+/// Where the outbound listener is unless told otherwise.
+pub const DEFAULT_OUTBOUND: &str = "127.0.0.1:15001";
 /// Where the admin listener is unless told otherwise.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:15000";
 
@@ -40,12 +44,7 @@ Exit codes: 0 drained, 2 bad usage or policy at start, 70 internal.";
 #[command(name = "plimsoll-proxy", version, after_help = EXAMPLES)]
 pub struct Options {
     /// Policy file, or folder whose *.yaml files are read in name order; may be given several times
-    #[arg(
-        long,
-        env = "PLIMSOLL_POLICY",
-        value_name = "FILE|DIR",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = "PLIMSOLL_POLICY", value_name = "FILE|DIR", value_delimiter = ',')]
     pub policy: Vec<PathBuf>,
 
     /// Name of the workload this proxy stands beside; policies may be for some workloads only
@@ -53,12 +52,7 @@ pub struct Options {
     pub workload: Option<String>,
 
     /// Namespace of the workload
-    #[arg(
-        long,
-        env = "PLIMSOLL_NAMESPACE",
-        value_name = "NS",
-        default_value = "default"
-    )]
+    #[arg(long, env = "PLIMSOLL_NAMESPACE", value_name = "NS", default_value = "default")]
     pub namespace: String,
 
     /// Where calls to the workload arrive
@@ -66,7 +60,7 @@ pub struct Options {
         long,
         env = "PLIMSOLL_INBOUND",
         value_name = "ADDR",
-        default_value = "0.0.0.0:15006"
+        default_value = DEFAULT_INBOUND
     )]
     pub inbound: SocketAddr,
 
@@ -75,7 +69,7 @@ pub struct Options {
         long,
         env = "PLIMSOLL_OUTBOUND",
         value_name = "ADDR",
-        default_value = "127.0.0.1:15001"
+        default_value = DEFAULT_OUTBOUND
     )]
     pub outbound: SocketAddr,
 
@@ -88,12 +82,7 @@ pub struct Options {
     pub admin_token_file: Option<PathBuf>,
 
     /// Where /ready and /live are served, and nothing else
-    #[arg(
-        long,
-        env = "PLIMSOLL_HEALTH",
-        value_name = "ADDR",
-        default_value = "0.0.0.0:15021"
-    )]
+    #[arg(long, env = "PLIMSOLL_HEALTH", value_name = "ADDR", default_value = "0.0.0.0:15021")]
     pub health: SocketAddr,
 
     /// Where the workload listens, for connections made to the inbound address itself
@@ -113,12 +102,7 @@ pub struct Options {
     pub access_log: Option<Target>,
 
     /// What is logged to standard error: error, warn, info, debug, trace, or filters such as info,plimsoll_proxy::pool=debug
-    #[arg(
-        long,
-        env = "PLIMSOLL_LOG",
-        value_name = "LEVEL",
-        default_value = "info"
-    )]
+    #[arg(long, env = "PLIMSOLL_LOG", value_name = "LEVEL", default_value = "info")]
     pub log: String,
 
     /// How log and access log are written
@@ -149,22 +133,13 @@ impl Options {
     #[must_use]
     pub fn state_dir(&self) -> Option<PathBuf> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        self.state_dir
-            .clone()
-            .or_else(|| default_state_dir(nix::unistd::geteuid().is_root(), variable))
+        self.state_dir.clone().or_else(|| default_state_dir(nix::unistd::geteuid().is_root(), variable))
     }
 }
 
-fn default_state_dir(
-    root: bool,
-    variable: impl Fn(&str) -> Option<std::ffi::OsString>,
-) -> Option<PathBuf> {
+fn default_state_dir(root: bool, variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
     // The XDG specification says to ignore a relative path.
-    let absolute = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if root {
         return Some(PathBuf::from("/var/lib/plimsoll"));
     }
@@ -200,26 +175,17 @@ mod tests {
         assert_eq!(options.outbound.to_string(), "127.0.0.1:15001");
         assert_eq!(options.admin.to_string(), DEFAULT_ADMIN);
         assert_eq!(options.health.to_string(), "0.0.0.0:15021");
-        assert_eq!(
-            (options.access_log, options.log_format),
-            (None, Format::Text)
-        );
+        assert_eq!((options.access_log, options.log_format), (None, Format::Text));
     }
 
     #[test]
     fn every_flag_has_its_variable() {
-        for argument in Options::command()
-            .get_arguments()
-            .filter(|argument| argument.get_long() != Some("help"))
-        {
+        for argument in Options::command().get_arguments().filter(|argument| argument.get_long() != Some("help")) {
             let Some(long) = argument.get_long().filter(|long| *long != "version") else {
                 continue;
             };
             let want = format!("PLIMSOLL_{}", long.replace('-', "_").to_uppercase());
-            assert_eq!(
-                argument.get_env().and_then(std::ffi::OsStr::to_str),
-                Some(want.as_str())
-            );
+            assert_eq!(argument.get_env().and_then(std::ffi::OsStr::to_str), Some(want.as_str()));
         }
     }
 
@@ -231,39 +197,21 @@ mod tests {
 
     #[test]
     fn the_access_log_goes_to_a_file_or_to_standard_output() {
-        let parsed = |value| {
-            Options::try_parse_from(["plimsoll-proxy", "--access-log", value]).map(|o| o.access_log)
-        };
+        let parsed = |value| Options::try_parse_from(["plimsoll-proxy", "--access-log", value]).map(|o| o.access_log);
         assert_eq!(parsed("-").unwrap(), Some(Target::Stdout));
-        assert_eq!(
-            parsed("calls.log").unwrap(),
-            Some(Target::File("calls.log".into()))
-        );
+        assert_eq!(parsed("calls.log").unwrap(), Some(Target::File("calls.log".into())));
         assert!(parsed("").is_err());
     }
 
     #[test]
     fn where_state_is_kept() {
         let dir = |root, set: &[(&str, &str)]| {
-            default_state_dir(root, |name| {
-                set.iter()
-                    .find(|(key, _)| *key == name)
-                    .map(|(_, value)| value.into())
-            })
-            .map(|path| path.to_str().unwrap().to_owned())
+            default_state_dir(root, |name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
+                .map(|path| path.to_str().unwrap().to_owned())
         };
-        assert_eq!(
-            dir(false, &[("HOME", "/home/a")]).as_deref(),
-            Some("/home/a/.local/state/plimsoll")
-        );
-        assert_eq!(
-            dir(false, &[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s")]).as_deref(),
-            Some("/s/plimsoll")
-        );
-        assert_eq!(
-            dir(true, &[("HOME", "/root"), ("XDG_STATE_HOME", "/s")]).as_deref(),
-            Some("/var/lib/plimsoll")
-        );
+        assert_eq!(dir(false, &[("HOME", "/home/a")]).as_deref(), Some("/home/a/.local/state/plimsoll"));
+        assert_eq!(dir(false, &[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s")]).as_deref(), Some("/s/plimsoll"));
+        assert_eq!(dir(true, &[("HOME", "/root"), ("XDG_STATE_HOME", "/s")]).as_deref(), Some("/var/lib/plimsoll"));
         assert_eq!(dir(false, &[("HOME", "relative")]), None);
     }
 }

@@ -17,24 +17,13 @@ pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 impl Answer {
     pub fn json(status: u16, value: &impl Serialize) -> Self {
-        let mut body =
-            serde_json::to_vec(value).expect("shapes of ours have text keys and plain values");
+        let mut body = serde_json::to_vec(value).expect("shapes of ours have text keys and plain values");
         body.push(b'\n');
-        Answer {
-            status,
-            content_type: JSON,
-            body,
-            allow: None,
-        }
+        Answer { status, content_type: JSON, body, allow: None }
     }
 
     pub fn text(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Answer {
-            status,
-            content_type,
-            body: body.into(),
-            allow: None,
-        }
+        Answer { status, content_type, body: body.into(), allow: None }
     }
 
     /// `{"error": ...}`: says what is wrong and what to do.
@@ -43,19 +32,11 @@ impl Answer {
         struct Error {
             error: String,
         }
-        Answer::json(
-            status,
-            &Error {
-                error: error.into(),
-            },
-        )
+        Answer::json(status, &Error { error: error.into() })
     }
 
     pub fn method_not_allowed(allow: &'static str) -> Self {
-        Answer {
-            allow: Some(allow),
-            ..Answer::error(405, format!("this path takes {allow}"))
-        }
+        Answer { allow: Some(allow), ..Answer::error(405, format!("this path takes {allow}")) }
     }
 
     /// The answer as it goes out. `head_only` for HEAD: the same head, no body.

@@ -4,9 +4,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use plimsoll_h1::{
-    BodyDecoder, Decoded, FieldKind, Limits, RequestHead, TargetForm, decode_request, may_complete,
-};
+use plimsoll_h1::{BodyDecoder, Decoded, FieldKind, Limits, RequestHead, TargetForm, decode_request, may_complete};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -80,12 +78,7 @@ pub(super) trait Pages {
 
 /// Serves one connection to its end.
 pub(super) async fn serve<P: Pages>(stream: TcpStream, pages: &P, times: &Times) {
-    let mut connection = Connection {
-        times: *times,
-        stream,
-        buffer: Vec::new(),
-        head: RequestHead::default(),
-    };
+    let mut connection = Connection { times: *times, stream, buffer: Vec::new(), head: RequestHead::default() };
     // The peer's faults are the peer's; it has been answered where it could be.
     let _ = connection.drive(pages).await;
 }
@@ -159,9 +152,7 @@ impl Connection {
                 _ => return Err(Broken::Gone),
             }
         }
-        timeout(self.times.head, self.complete_head())
-            .await
-            .map_err(|_| late("the head"))?
+        timeout(self.times.head, self.complete_head()).await.map_err(|_| late("the head"))?
     }
 
     async fn complete_head(&mut self) -> Result<usize, Broken> {
@@ -173,10 +164,7 @@ impl Connection {
                     Ok(Decoded::Complete { len }) => return Ok(len),
                     Ok(Decoded::Incomplete) => {}
                     Err(error) => {
-                        return Err(Broken::Refused(Answer::error(
-                            error.status(),
-                            error.to_string(),
-                        )));
+                        return Err(Broken::Refused(Answer::error(error.status(), error.to_string())));
                     }
                 }
             }
@@ -198,18 +186,13 @@ impl Connection {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let target = text(head.path.of(buffer));
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-        let file = head.fields.all(FieldKind::XPlimsoll).find(|field| {
-            field
-                .name
-                .of(buffer)
-                .eq_ignore_ascii_case(b"x-plimsoll-file")
-        });
+        let file = head
+            .fields
+            .all(FieldKind::XPlimsoll)
+            .find(|field| field.name.of(buffer).eq_ignore_ascii_case(b"x-plimsoll-file"));
         // Two of them is one too many: which one is meant?
         let authorization = match head.fields.all(FieldKind::Authorization).count() {
-            1 => head
-                .fields
-                .value(FieldKind::Authorization, buffer)
-                .map(<[u8]>::to_vec),
+            1 => head.fields.value(FieldKind::Authorization, buffer).map(<[u8]>::to_vec),
             _ => None,
         };
         Ok(Request {
@@ -275,15 +258,9 @@ impl Connection {
 }
 
 fn late(what: &str) -> Broken {
-    Broken::Refused(Answer::error(
-        408,
-        format!("{what} of the request did not arrive in time"),
-    ))
+    Broken::Refused(Answer::error(408, format!("{what} of the request did not arrive in time")))
 }
 
 fn too_large() -> Answer {
-    Answer::error(
-        413,
-        format!("a body has at most {MAX_BODY} bytes; is this the right file?"),
-    )
+    Answer::error(413, format!("a body has at most {MAX_BODY} bytes; is this the right file?"))
 }

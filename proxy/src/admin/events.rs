@@ -21,10 +21,7 @@ const WRITE_TIME: Duration = Duration::from_secs(10);
 pub(super) type Subscription = Receiver<Arc<Message>>;
 
 /// Streams events until the reader goes away.
-pub(super) async fn stream(
-    stream: &mut TcpStream,
-    mut subscription: Subscription,
-) -> io::Result<()> {
+pub(super) async fn stream(stream: &mut TcpStream, mut subscription: Subscription) -> io::Result<()> {
     let mut head = answer::head(200, "text/event-stream");
     // Without a length the body ends with the connection, which needs no framing of its own.
     head.extend_from_slice(b"Connection: close\r\n\r\n: connected\n\n");

@@ -40,22 +40,13 @@ pub(super) fn parse_order(dependency: String, body: &[u8]) -> Result<ForceOrder,
         State::ForcedClosed => Forced::Closed,
         State::Auto => Forced::Auto,
     };
-    Ok(ForceOrder {
-        dependency,
-        route: body.route,
-        state,
-        ttl,
-    })
+    Ok(ForceOrder { dependency, route: body.route, state, ttl })
 }
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
     let bad = || format!("ttl: {text:?} is not a duration; write 30s, 10m, 1h30m, up to 168h");
     let ttl = parse_duration(text).ok_or_else(bad)?;
-    if ttl.is_zero() || ttl > LONGEST_TTL {
-        Err(bad())
-    } else {
-        Ok(ttl)
-    }
+    if ttl.is_zero() || ttl > LONGEST_TTL { Err(bad()) } else { Ok(ttl) }
 }
 
 /// Durations as in policy: `250ms`, `10s`, `1m30s`, `1h`.
@@ -65,9 +56,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     while !rest.is_empty() {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, after) = rest.split_at(digits);
-        let letters = after
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(after.len());
+        let letters = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(letters);
         let number: u64 = number.parse().ok()?;
         let part = match unit {
@@ -96,23 +85,11 @@ mod tests {
         let open = order(r#"{"state":"ForcedOpen","ttl":"1h30m","route":"charge"}"#).unwrap();
         assert_eq!(
             (open.state, open.ttl, open.route.as_deref()),
-            (
-                Forced::Open,
-                Some(Duration::from_secs(5_400)),
-                Some("charge")
-            )
+            (Forced::Open, Some(Duration::from_secs(5_400)), Some("charge"))
         );
         let auto = order(r#"{"state":"Auto","route":null}"#).unwrap();
-        assert_eq!(
-            (auto.state, auto.ttl, auto.route),
-            (Forced::Auto, None, None)
-        );
-        assert_eq!(
-            order(r#"{"state":"ForcedClosed","ttl":"250ms"}"#)
-                .unwrap()
-                .ttl,
-            Some(Duration::from_millis(250))
-        );
+        assert_eq!((auto.state, auto.ttl, auto.route), (Forced::Auto, None, None));
+        assert_eq!(order(r#"{"state":"ForcedClosed","ttl":"250ms"}"#).unwrap().ttl, Some(Duration::from_millis(250)));
     }
 
     #[test]
@@ -124,14 +101,8 @@ mod tests {
             (r#"{"state":"ForcedOpen","ttl":"10"}"#, "not a duration"),
             (r#"{"state":"ForcedOpen","ttl":""}"#, "not a duration"),
             (r#"{"state":"ForcedOpen","ttl":"0s"}"#, "not a duration"),
-            (
-                r#"{"state":"ForcedOpen","ttl":"99999999999999999999h"}"#,
-                "not a duration",
-            ),
-            (
-                r#"{"state":"ForcedOpen","ttl":"18446744073709551615h"}"#,
-                "not a duration",
-            ),
+            (r#"{"state":"ForcedOpen","ttl":"99999999999999999999h"}"#, "not a duration"),
+            (r#"{"state":"ForcedOpen","ttl":"18446744073709551615h"}"#, "not a duration"),
             (r#"{"state":"ForcedOpen","ttl":"169h"}"#, "not a duration"),
             (r#"{"state":"ForcedOpen","tll":"10m"}"#, "tll"),
         ] {

@@ -48,17 +48,8 @@ impl Listeners {
     /// # Errors
     /// The first that cannot be bound.
     pub fn bind(admin: SocketAddr, health: SocketAddr) -> Result<Self, BindError> {
-        let listen = |flag, address| {
-            bind(address).map_err(|error| BindError {
-                flag,
-                address,
-                error,
-            })
-        };
-        Ok(Listeners {
-            admin: listen("--admin", admin)?,
-            health: listen("--health", health)?,
-        })
+        let listen = |flag, address| bind(address).map_err(|error| BindError { flag, address, error });
+        Ok(Listeners { admin: listen("--admin", admin)?, health: listen("--health", health)? })
     }
 
     /// The admin address as bound.
@@ -88,10 +79,7 @@ impl Listeners {
         collector: Collector,
         token: Token,
     ) -> io::Result<AdminThread> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
             let serve = self.serve(control, report, collector, token);
@@ -108,10 +96,7 @@ impl Listeners {
             };
             LocalSet::new().block_on(&runtime, until_stopped);
         })?;
-        Ok(AdminThread {
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+        Ok(AdminThread { stop: Some(stop), thread: Some(thread) })
     }
 
     async fn serve<C: Control>(
@@ -123,15 +108,8 @@ impl Listeners {
     ) -> io::Result<()> {
         let admin = TcpListener::from_std(self.admin)?;
         let health = TcpListener::from_std(self.health)?;
-        let health_pages = Rc::new(HealthPages {
-            control: control.clone(),
-        });
-        let admin_pages = Rc::new(AdminPages {
-            control,
-            report,
-            collector: Mutex::new(collector),
-            token,
-        });
+        let health_pages = Rc::new(HealthPages { control: control.clone() });
+        let admin_pages = Rc::new(AdminPages { control, report, collector: Mutex::new(collector), token });
         spawn_local(tick(admin_pages.clone()));
         tokio::join!(accept(admin, admin_pages), accept(health, health_pages));
         Ok(())
@@ -185,18 +163,13 @@ async fn accept<P: Pages + 'static>(listener: TcpListener, pages: Rc<P>) {
             oldest.abort();
         }
         let pages = pages.clone();
-        let task =
-            spawn_local(async move { connection::serve(stream, &*pages, &Times::DEFAULT).await });
+        let task = spawn_local(async move { connection::serve(stream, &*pages, &Times::DEFAULT).await });
         connections.push_back(task.abort_handle());
     }
 }
 
 fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM.nonblocking().cloexec(),
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
     // A restart must not wait for connections of the last process to time out.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;

@@ -9,9 +9,7 @@ use std::fmt;
 use plimsoll_resilience::breaker::State;
 use plimsoll_resilience::{Outcome, Reason};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text,
-};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -19,8 +17,8 @@ use super::control::Facts;
 use super::process;
 use super::status::budget_remaining;
 use crate::report::{
-    ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, Dropped, MODES, RETRY_DENIED_CAUSES, Reading,
-    SeriesName, Slot, TransitionCounts,
+    ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, Dropped, MODES, RETRY_DENIED_CAUSES, Reading, SeriesName, Slot,
+    TransitionCounts,
 };
 
 /// The media type that goes with [`page`].
@@ -54,10 +52,7 @@ impl Copied {
     fn new(facts: Facts, reading: &Reading<'_>) -> Self {
         Copied {
             facts,
-            series: reading
-                .series()
-                .map(|(name, slot)| (name.clone(), slot.clone()))
-                .collect(),
+            series: reading.series().map(|(name, slot)| (name.clone(), slot.clone())).collect(),
             transitions: reading.transitions(),
             connections: reading.connections(),
             policies: reading.policies(),
@@ -86,59 +81,33 @@ impl Copied {
         let help = "Calls that ended, by the class of the status that the caller was sent";
         let mut family = encoder.encode_descriptor("requests", help, None, MetricType::Counter)?;
         for (name, slot) in &self.series {
-            for (class, &count) in CLASSES
-                .iter()
-                .zip(&slot.ended)
-                .filter(|(_, count)| **count > 0)
-            {
-                counter(
-                    &mut family,
-                    &(series(name), [("code_class", *class)]),
-                    count,
-                )?;
+            for (class, &count) in CLASSES.iter().zip(&slot.ended).filter(|(_, count)| **count > 0) {
+                counter(&mut family, &(series(name), [("code_class", *class)]), count)?;
             }
         }
         let help = "From the arrival of a call's head to its end";
         self.durations(encoder, "request_duration", help, |slot| &slot.duration)?;
         let help = "What was left of the caller's deadline when its call arrived";
-        self.durations(encoder, "deadline_remaining", help, |slot| {
-            &slot.deadline_remaining
-        })
+        self.durations(encoder, "deadline_remaining", help, |slot| &slot.deadline_remaining)
     }
 
     fn attempts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(
-            "attempts",
-            "Attempts, by what they came to",
-            None,
-            MetricType::Counter,
-        )?;
+        let mut family =
+            encoder.encode_descriptor("attempts", "Attempts, by what they came to", None, MetricType::Counter)?;
         for (name, slot) in &self.series {
             for (kind, outcomes) in ATTEMPT_KINDS.iter().zip(&slot.attempts) {
-                for (outcome, &count) in Outcome::ALL
-                    .iter()
-                    .zip(outcomes)
-                    .filter(|(_, count)| **count > 0)
-                {
+                for (outcome, &count) in Outcome::ALL.iter().zip(outcomes).filter(|(_, count)| **count > 0) {
                     let labels = [("attempt", *kind), ("outcome", outcome.as_str())];
                     counter(&mut family, &(series(name), labels), count)?;
                 }
             }
         }
         let help = "Retries that were worth a thought and not made";
-        let mut family =
-            encoder.encode_descriptor("retries_denied", help, None, MetricType::Counter)?;
+        let mut family = encoder.encode_descriptor("retries_denied", help, None, MetricType::Counter)?;
         for (name, slot) in &self.series {
-            for (cause, &count) in RETRY_DENIED_CAUSES
-                .iter()
-                .zip(&slot.retries_denied)
-                .filter(|(_, count)| **count > 0)
+            for (cause, &count) in RETRY_DENIED_CAUSES.iter().zip(&slot.retries_denied).filter(|(_, count)| **count > 0)
             {
-                counter(
-                    &mut family,
-                    &(series(name), [("cause", cause.as_str())]),
-                    count,
-                )?;
+                counter(&mut family, &(series(name), [("cause", cause.as_str())]), count)?;
             }
         }
         Ok(())
@@ -146,26 +115,13 @@ impl Copied {
 
     fn refusals(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Calls refused or cut (mode Enforce), or that would have been (mode Observe)";
-        let mut family =
-            encoder.encode_descriptor("rejections", help, None, MetricType::Counter)?;
+        let mut family = encoder.encode_descriptor("rejections", help, None, MetricType::Counter)?;
         for (name, slot) in &self.series {
             // The built-in series have no policy; their names have no slash.
-            let policy = if name.dependency.contains('/') {
-                name.dependency.as_str()
-            } else {
-                ""
-            };
+            let policy = if name.dependency.contains('/') { name.dependency.as_str() } else { "" };
             for (mode, reasons) in MODES.iter().zip(&slot.refused) {
-                for (reason, &count) in Reason::ALL
-                    .iter()
-                    .zip(reasons)
-                    .filter(|(_, count)| **count > 0)
-                {
-                    let labels = [
-                        ("reason", reason.as_str()),
-                        ("policy", policy),
-                        ("mode", *mode),
-                    ];
+                for (reason, &count) in Reason::ALL.iter().zip(reasons).filter(|(_, count)| **count > 0) {
+                    let labels = [("reason", reason.as_str()), ("policy", policy), ("mode", *mode)];
                     counter(&mut family, &(series(name), labels), count)?;
                 }
             }
@@ -176,15 +132,9 @@ impl Copied {
     fn bulkheads(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Field = fn(&plimsoll_resilience::protection::BulkheadView) -> u32;
         let families: [(&str, &str, Field); 3] = [
-            ("bulkhead_limit", "Calls that may be in flight", |view| {
-                view.limit
-            }),
-            ("bulkhead_in_flight", "Permits that are out", |view| {
-                view.in_flight
-            }),
-            ("bulkhead_queued", "Calls that wait for a permit", |view| {
-                view.queued
-            }),
+            ("bulkhead_limit", "Calls that may be in flight", |view| view.limit),
+            ("bulkhead_in_flight", "Permits that are out", |view| view.in_flight),
+            ("bulkhead_queued", "Calls that wait for a permit", |view| view.queued),
         ];
         for (name, help, field) in families {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -199,18 +149,12 @@ impl Copied {
                 }
             }
         }
-        self.durations(
-            encoder,
-            "bulkhead_wait",
-            "Time that queued calls waited for a permit",
-            |slot| &slot.queue_wait,
-        )
+        self.durations(encoder, "bulkhead_wait", "Time that queued calls waited for a permit", |slot| &slot.queue_wait)
     }
 
     fn circuits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Breakers in each state: 1 and 0, or counts where every endpoint has one";
-        let mut family =
-            encoder.encode_descriptor("circuit_state", help, None, MetricType::Gauge)?;
+        let mut family = encoder.encode_descriptor("circuit_state", help, None, MetricType::Gauge)?;
         for (key, circuit) in &self.merged_circuits() {
             for (state, &breakers) in State::ALL.iter().zip(&circuit.states) {
                 let labels = (key.labels(), [("state", state.as_str())]);
@@ -218,8 +162,7 @@ impl Copied {
             }
         }
         let help = "Changes of state of breakers";
-        let mut family =
-            encoder.encode_descriptor("circuit_transitions", help, None, MetricType::Counter)?;
+        let mut family = encoder.encode_descriptor("circuit_transitions", help, None, MetricType::Counter)?;
         for ((dependency, from, to, cause), count) in &self.transitions {
             let labels = [
                 ("dependency", dependency.as_str()),
@@ -235,43 +178,22 @@ impl Copied {
     fn circuit_rates(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let merged = self.merged_circuits();
         let ratio = |part: u64, calls: u64| {
-            if calls == 0 {
-                0.0
-            } else {
-                part as f64 / calls as f64
-            }
+            if calls == 0 { 0.0 } else { part as f64 / calls as f64 }
         };
         let help = "Calls in the breaker's window that failed, as a share of 1";
-        let mut family = encoder.encode_descriptor(
-            "circuit_failure_rate_ratio",
-            help,
-            None,
-            MetricType::Gauge,
-        )?;
+        let mut family = encoder.encode_descriptor("circuit_failure_rate_ratio", help, None, MetricType::Gauge)?;
         for (key, circuit) in &merged {
-            family
-                .encode_family(&key.labels())?
-                .encode_gauge(&ratio(circuit.failed, circuit.calls))?;
+            family.encode_family(&key.labels())?.encode_gauge(&ratio(circuit.failed, circuit.calls))?;
         }
         let help = "Calls in the breaker's window that were slow, those still running included, as a share of 1";
-        let mut family = encoder.encode_descriptor(
-            "circuit_slow_call_rate_ratio",
-            help,
-            None,
-            MetricType::Gauge,
-        )?;
+        let mut family = encoder.encode_descriptor("circuit_slow_call_rate_ratio", help, None, MetricType::Gauge)?;
         for (key, circuit) in &merged {
-            family
-                .encode_family(&key.labels())?
-                .encode_gauge(&ratio(circuit.slow, circuit.calls))?;
+            family.encode_family(&key.labels())?.encode_gauge(&ratio(circuit.slow, circuit.calls))?;
         }
         let help = "Calls in the breaker's window";
-        let mut family =
-            encoder.encode_descriptor("circuit_window_calls", help, None, MetricType::Gauge)?;
+        let mut family = encoder.encode_descriptor("circuit_window_calls", help, None, MetricType::Gauge)?;
         for (key, circuit) in &merged {
-            family
-                .encode_family(&key.labels())?
-                .encode_gauge(&circuit.calls)?;
+            family.encode_family(&key.labels())?.encode_gauge(&circuit.calls)?;
         }
         Ok(())
     }
@@ -300,24 +222,13 @@ impl Copied {
 
     fn dependencies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "What is left of the retry budget, as a share of 1";
-        let mut family = encoder.encode_descriptor(
-            "retry_budget_remaining_ratio",
-            help,
-            None,
-            MetricType::Gauge,
-        )?;
+        let mut family = encoder.encode_descriptor("retry_budget_remaining_ratio", help, None, MetricType::Gauge)?;
         for dependency in &self.facts.dependencies {
             let left = budget_remaining(&dependency.protection.budget);
-            family
-                .encode_family(&[("dependency", dependency.name.as_str())])?
-                .encode_gauge(&left)?;
+            family.encode_family(&[("dependency", dependency.name.as_str())])?.encode_gauge(&left)?;
         }
-        let mut family = encoder.encode_descriptor(
-            "endpoints",
-            "Endpoints that are known, by state",
-            None,
-            MetricType::Gauge,
-        )?;
+        let mut family =
+            encoder.encode_descriptor("endpoints", "Endpoints that are known, by state", None, MetricType::Gauge)?;
         for dependency in &self.facts.dependencies {
             let mut states = BTreeMap::<_, u64>::new();
             for endpoint in &dependency.endpoints {
@@ -333,50 +244,24 @@ impl Copied {
 
     fn process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Number of the policy in force";
-        let mut family =
-            encoder.encode_descriptor("policy_generation", help, None, MetricType::Gauge)?;
+        let mut family = encoder.encode_descriptor("policy_generation", help, None, MetricType::Gauge)?;
         family.encode_gauge(&self.facts.generation_number)?;
 
         let help = "Policies that were handed over, by result";
-        let mut family =
-            encoder.encode_descriptor("policy_apply", help, None, MetricType::Counter)?;
+        let mut family = encoder.encode_descriptor("policy_apply", help, None, MetricType::Counter)?;
         counter(&mut family, &[("result", "applied")], self.policies.0)?;
         counter(&mut family, &[("result", "refused")], self.policies.1)?;
 
-        let mut family = encoder.encode_descriptor(
-            "connections",
-            "Open connections of callers",
-            None,
-            MetricType::Gauge,
-        )?;
-        family
-            .encode_family(&[("direction", "inbound")])?
-            .encode_gauge(&self.connections.0)?;
-        family
-            .encode_family(&[("direction", "outbound")])?
-            .encode_gauge(&self.connections.1)?;
+        let mut family =
+            encoder.encode_descriptor("connections", "Open connections of callers", None, MetricType::Gauge)?;
+        family.encode_family(&[("direction", "inbound")])?.encode_gauge(&self.connections.0)?;
+        family.encode_family(&[("direction", "outbound")])?.encode_gauge(&self.connections.1)?;
 
         let singles = [
-            (
-                "bugs",
-                "Faults of the proxy itself that it survived",
-                self.bugs,
-            ),
-            (
-                "metric_series_dropped",
-                "Series beyond the cap, counted under other",
-                self.dropped.series,
-            ),
-            (
-                "access_log_dropped",
-                "Lines of the access log that found its buffer full",
-                self.dropped.access_log_lines,
-            ),
-            (
-                "decisions_dropped",
-                "Refusals that were counted and not kept for explain",
-                self.dropped.decisions,
-            ),
+            ("bugs", "Faults of the proxy itself that it survived", self.bugs),
+            ("metric_series_dropped", "Series beyond the cap, counted under other", self.dropped.series),
+            ("access_log_dropped", "Lines of the access log that found its buffer full", self.dropped.access_log_lines),
+            ("decisions_dropped", "Refusals that were counted and not kept for explain", self.dropped.decisions),
         ];
         for (name, help, count) in singles {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -392,23 +277,17 @@ impl Copied {
         help: &str,
         field: impl Fn(&Slot) -> &Buckets,
     ) -> fmt::Result {
-        let mut family =
-            encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
         for (name, slot) in &self.series {
             let histogram = field(slot);
             let count = histogram.count();
             if count == 0 {
                 continue;
             }
-            let bounds = BOUNDS_US
-                .iter()
-                .map(|&us| us as f64 / 1e6)
-                .chain(std::iter::once(f64::INFINITY));
+            let bounds = BOUNDS_US.iter().map(|&us| us as f64 / 1e6).chain(std::iter::once(f64::INFINITY));
             let buckets: Vec<(f64, u64)> = bounds.zip(histogram.counts).collect();
             let sum = histogram.sum_us as f64 / 1e6;
-            family
-                .encode_family(&series(name))?
-                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+            family.encode_family(&series(name))?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
         Ok(())
     }
@@ -423,11 +302,7 @@ struct CircuitKey<'a> {
 
 impl<'a> CircuitKey<'a> {
     fn labels(&self) -> [(&'static str, &'a str); 3] {
-        [
-            ("dependency", self.dependency),
-            ("route", self.route),
-            ("mode", self.mode),
-        ]
+        [("dependency", self.dependency), ("route", self.route), ("mode", self.mode)]
     }
 }
 
@@ -440,19 +315,9 @@ struct MergedCircuit {
 }
 
 fn series(name: &SeriesName) -> [(&'static str, &str); 3] {
-    [
-        ("direction", name.direction.as_str()),
-        ("dependency", &name.dependency),
-        ("route", &name.route),
-    ]
+    [("direction", name.direction.as_str()), ("dependency", &name.dependency), ("route", &name.route)]
 }
 
-fn counter(
-    family: &mut MetricEncoder<'_>,
-    labels: &impl EncodeLabelSet,
-    count: u64,
-) -> fmt::Result {
-    family
-        .encode_family(labels)?
-        .encode_counter::<NoLabelSet, _, u64>(&count, None)
+fn counter(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, count: u64) -> fmt::Result {
+    family.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)
 }

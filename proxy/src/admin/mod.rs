@@ -24,9 +24,6 @@ mod status;
 mod tests;
 mod token;
 
-pub use control::{
-    Control, DependencyFacts, EndpointFacts, Facts, ForceOrder, ForceRefused, PolicyFacts,
-    PutAnswer,
-};
+pub use control::{Control, DependencyFacts, EndpointFacts, Facts, ForceOrder, ForceRefused, PolicyFacts, PutAnswer};
 pub use listen::{AdminThread, BindError, Listeners};
 pub use token::{Token, TokenError, token_path};

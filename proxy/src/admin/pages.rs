@@ -53,11 +53,7 @@ impl<C: Control> Pages for HealthPages<C> {
     }
 
     async fn serve(&self, request: Request) -> Reply {
-        Reply::Answer(if request.path == "/ready" {
-            ready(&*self.control)
-        } else {
-            live()
-        })
+        Reply::Answer(if request.path == "/ready" { ready(&*self.control) } else { live() })
     }
 }
 
@@ -91,11 +87,7 @@ impl<C: Control> AdminPages<C> {
     async fn metrics(&self) -> Answer {
         let mut collector = self.collector.lock().await;
         collector.collect().await;
-        Answer::text(
-            200,
-            metrics::CONTENT_TYPE,
-            metrics::page(self.control.facts(), &collector.reading()),
-        )
+        Answer::text(200, metrics::CONTENT_TYPE, metrics::page(self.control.facts(), &collector.reading()))
     }
 
     async fn status(&self) -> Answer {
@@ -109,19 +101,13 @@ impl<C: Control> AdminPages<C> {
         let Ok(text) = String::from_utf8(request.body) else {
             return Answer::error(400, "the body must be YAML in UTF-8");
         };
-        let name = request
-            .file
-            .filter(|name| !name.is_empty())
-            .unwrap_or_else(|| "-".to_owned());
+        let name = request.file.filter(|name| !name.is_empty()).unwrap_or_else(|| "-".to_owned());
         // A task of its own: a caller who hangs up must not stop a swap halfway.
         let control = self.control.clone();
         let put = tokio::task::spawn_local(async move { control.put_policy(name, text).await });
         match put.await {
             Ok(answer) => put_answer(answer),
-            Err(_) => Answer::error(
-                500,
-                "applying the policy failed inside the proxy; its log says why",
-            ),
+            Err(_) => Answer::error(500, "applying the policy failed inside the proxy; its log says why"),
         }
     }
 
@@ -138,13 +124,7 @@ impl<C: Control> AdminPages<C> {
         let mut collector = self.collector.lock().await;
         collector.collect().await;
         let dropped = collector.reading().dropped().decisions;
-        Answer::json(
-            200,
-            &Body {
-                decisions: self.report.decisions().newest(limit, id),
-                dropped,
-            },
-        )
+        Answer::json(200, &Body { decisions: self.report.decisions().newest(limit, id), dropped })
     }
 
     fn force(&self, name: String, body: &[u8]) -> Answer {
@@ -161,21 +141,12 @@ impl<C: Control> AdminPages<C> {
 
     fn drain(&self) -> Answer {
         self.control.drain();
-        Answer {
-            status: 202,
-            content_type: JSON,
-            body: b"{\"draining\":true}\n".to_vec(),
-            allow: None,
-        }
+        Answer { status: 202, content_type: JSON, body: b"{\"draining\":true}\n".to_vec(), allow: None }
     }
 }
 
 fn ready(control: &impl Control) -> Answer {
-    if control.ready() {
-        Answer::text(200, TEXT, "ready\n")
-    } else {
-        Answer::text(503, TEXT, "not ready\n")
-    }
+    if control.ready() { Answer::text(200, TEXT, "ready\n") } else { Answer::text(503, TEXT, "not ready\n") }
 }
 
 fn live() -> Answer {
@@ -184,43 +155,26 @@ fn live() -> Answer {
 
 fn put_answer(answer: PutAnswer) -> Answer {
     match answer {
-        PutAnswer::Accepted {
-            generation,
-            warnings,
-            open_circuits,
-        } => Answer::json(
+        PutAnswer::Accepted { generation, warnings, open_circuits } => Answer::json(
             200,
             &serde_json::json!({
                 "accepted": true, "generation": generation, "warnings": warnings, "open_circuits": open_circuits
             }),
         ),
-        PutAnswer::Refused { generation, errors } => Answer::json(
-            422,
-            &serde_json::json!({ "accepted": false, "generation": generation, "errors": errors }),
-        ),
+        PutAnswer::Refused { generation, errors } => {
+            Answer::json(422, &serde_json::json!({ "accepted": false, "generation": generation, "errors": errors }))
+        }
     }
 }
 
 /// The breaker that an order was about, as it stands now.
 fn forced_circuit(facts: &Facts, order: &ForceOrder) -> Answer {
-    let named = |name: &str| {
-        name == order.dependency
-            || name
-                .split_once('/')
-                .is_some_and(|(_, bare)| bare == order.dependency)
-    };
-    let found = facts
-        .dependencies
-        .iter()
-        .filter(|one| named(&one.name))
-        .find_map(|one| {
-            let view = one
-                .protection
-                .breakers
-                .iter()
-                .find(|view| order.route.is_none() || view.route == order.route)?;
-            Some(Answer::json(200, &circuit(one, view, facts.now)))
-        });
+    let named =
+        |name: &str| name == order.dependency || name.split_once('/').is_some_and(|(_, bare)| bare == order.dependency);
+    let found = facts.dependencies.iter().filter(|one| named(&one.name)).find_map(|one| {
+        let view = one.protection.breakers.iter().find(|view| order.route.is_none() || view.route == order.route)?;
+        Some(Answer::json(200, &circuit(one, view, facts.now)))
+    });
     // It was there a moment ago; a swap has taken it away since.
     found.unwrap_or_else(|| Answer::error(404, "the breaker is gone"))
 }
@@ -230,9 +184,7 @@ fn parse_decisions_query(query: &str) -> Result<(usize, Option<&str>), String> {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
             Some(("limit", number)) => {
-                limit = number
-                    .parse()
-                    .map_err(|_| format!("limit must be a number, not {number:?}"))?;
+                limit = number.parse().map_err(|_| format!("limit must be a number, not {number:?}"))?;
             }
             Some(("id", value)) => id = Some(value),
             _ => return Err(format!("{pair:?} is not known here; use limit=N and id=ID")),

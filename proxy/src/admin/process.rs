@@ -22,23 +22,13 @@ pub(super) struct Basics {
 
 impl Basics {
     pub fn read() -> Self {
-        let mut basics = fs::read_to_string("/proc/self/stat")
-            .ok()
-            .and_then(|stat| parse_stat(&stat))
-            .unwrap_or_default();
-        basics.open_fds = fs::read_dir("/proc/self/fd")
-            .ok()
-            .and_then(|fds| u64::try_from(fds.count()).ok());
-        basics.max_fds = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
-            .ok()
-            .map(|(soft, _)| soft);
-        let boot = fs::read_to_string("/proc/stat")
-            .ok()
-            .and_then(|stat| boot_time(&stat));
-        basics.start_time_seconds = basics
-            .start_time_seconds
-            .zip(boot)
-            .map(|(since_boot, boot)| boot + since_boot);
+        let mut basics =
+            fs::read_to_string("/proc/self/stat").ok().and_then(|stat| parse_stat(&stat)).unwrap_or_default();
+        basics.open_fds = fs::read_dir("/proc/self/fd").ok().and_then(|fds| u64::try_from(fds.count()).ok());
+        basics.max_fds =
+            nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft);
+        let boot = fs::read_to_string("/proc/stat").ok().and_then(|stat| boot_time(&stat));
+        basics.start_time_seconds = basics.start_time_seconds.zip(boot).map(|(since_boot, boot)| boot + since_boot);
         basics
     }
 }
@@ -47,16 +37,9 @@ impl Basics {
 fn parse_stat(stat: &str) -> Option<Basics> {
     let after_command = &stat[stat.rfind(')')? + 1..];
     // Field 3 of the manual is the first here.
-    let field = |number: usize| {
-        after_command
-            .split_ascii_whitespace()
-            .nth(number - 3)?
-            .parse::<u64>()
-            .ok()
-    };
+    let field = |number: usize| after_command.split_ascii_whitespace().nth(number - 3)?.parse::<u64>().ok();
     let ticks = tick_rate()?;
-    let page =
-        u64::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??).ok()?;
+    let page = u64::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??).ok()?;
     Some(Basics {
         cpu_seconds: Some((field(14)? + field(15)?) as f64 / ticks),
         threads: field(20),
@@ -73,67 +56,33 @@ fn tick_rate() -> Option<f64> {
 }
 
 fn boot_time(stat: &str) -> Option<f64> {
-    stat.lines()
-        .find_map(|line| line.strip_prefix("btime "))?
-        .trim()
-        .parse()
-        .ok()
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
 impl Collector for Basics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         if let Some(seconds) = self.cpu_seconds {
             let help = "CPU time, user and system";
-            let mut family = encoder.encode_descriptor(
-                "process_cpu",
-                help,
-                Some(&Unit::Seconds),
-                MetricType::Counter,
-            )?;
+            let mut family =
+                encoder.encode_descriptor("process_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
             family.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
         }
         if let Some(seconds) = self.start_time_seconds {
             let help = "Start of the process, in Unix time";
-            let mut family = encoder.encode_descriptor(
-                "process_start_time",
-                help,
-                Some(&Unit::Seconds),
-                MetricType::Gauge,
-            )?;
+            let mut family =
+                encoder.encode_descriptor("process_start_time", help, Some(&Unit::Seconds), MetricType::Gauge)?;
             family.encode_gauge(&seconds)?;
         }
         let gauges = [
-            (
-                "process_resident_memory",
-                "Resident memory",
-                Some(&Unit::Bytes),
-                self.resident_bytes,
-            ),
-            (
-                "process_virtual_memory",
-                "Virtual memory",
-                Some(&Unit::Bytes),
-                self.virtual_bytes,
-            ),
-            (
-                "process_open_fds",
-                "Open file descriptors",
-                None,
-                self.open_fds,
-            ),
-            (
-                "process_max_fds",
-                "File descriptors that may be open",
-                None,
-                self.max_fds,
-            ),
+            ("process_resident_memory", "Resident memory", Some(&Unit::Bytes), self.resident_bytes),
+            ("process_virtual_memory", "Virtual memory", Some(&Unit::Bytes), self.virtual_bytes),
+            ("process_open_fds", "Open file descriptors", None, self.open_fds),
+            ("process_max_fds", "File descriptors that may be open", None, self.max_fds),
             ("process_threads", "Threads", None, self.threads),
         ];
         for (name, help, unit, value) in gauges {
             let Some(value) = value else { continue };
-            encoder
-                .encode_descriptor(name, help, unit, MetricType::Gauge)?
-                .encode_gauge(&value)?;
+            encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?.encode_gauge(&value)?;
         }
         Ok(())
     }
@@ -145,14 +94,12 @@ mod tests {
 
     #[test]
     fn a_command_with_spaces_and_parentheses_does_not_shift_the_fields() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 5 0 1000 8192000 256 18446744073709551615";
+        let stat =
+            "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 5 0 1000 8192000 256 18446744073709551615";
         let basics = parse_stat(stat).unwrap();
         let ticks = tick_rate().unwrap();
         assert_eq!(basics.cpu_seconds, Some(300.0 / ticks));
-        assert_eq!(
-            (basics.threads, basics.virtual_bytes),
-            (Some(5), Some(8_192_000))
-        );
+        assert_eq!((basics.threads, basics.virtual_bytes), (Some(5), Some(8_192_000)));
         assert!(parse_stat("garbage").is_none());
         assert!(parse_stat("7 (x) S 1").is_none());
     }

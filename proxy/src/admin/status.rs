@@ -172,21 +172,12 @@ impl<'a> Status<'a> {
             },
             workers: facts.workers,
             connections: Connections { inbound, outbound },
-            dependencies: facts
-                .dependencies
-                .iter()
-                .map(|one| dependency(one, facts.now, reading))
-                .collect(),
+            dependencies: facts.dependencies.iter().map(|one| dependency(one, facts.now, reading)).collect(),
             unlisted: Unlisted {
-                requests_total: reading
-                    .counted(Direction::Outbound, Some("unlisted"))
-                    .requests_total,
+                requests_total: reading.counted(Direction::Outbound, Some("unlisted")).requests_total,
                 top: reading
                     .unlisted(TOP)
-                    .map(|(destination, requests)| Destination {
-                        destination,
-                        requests,
-                    })
+                    .map(|(destination, requests)| Destination { destination, requests })
                     .collect(),
             },
             inbound: Inbound {
@@ -197,11 +188,7 @@ impl<'a> Status<'a> {
     }
 }
 
-fn dependency<'a>(
-    facts: &'a DependencyFacts,
-    now: Timestamp,
-    reading: &Reading<'_>,
-) -> Dependency<'a> {
+fn dependency<'a>(facts: &'a DependencyFacts, now: Timestamp, reading: &Reading<'_>) -> Dependency<'a> {
     let protection = &facts.protection;
     Dependency {
         policy: &facts.name,
@@ -210,25 +197,14 @@ fn dependency<'a>(
         hosts: &facts.hosts,
         counted: calls(reading.counted(Direction::Outbound, Some(&facts.name))),
         cancelled_early: cancelled_early(&protection.breakers),
-        circuits: protection
-            .breakers
-            .iter()
-            .map(|view| circuit(facts, view, now))
-            .collect(),
+        circuits: protection.breakers.iter().map(|view| circuit(facts, view, now)).collect(),
         bulkheads: protection.bulkheads.iter().map(bulkhead).collect(),
         budget: Budget {
             remaining_ratio: rounded(budget_remaining(&protection.budget), 1e3),
             calls: protection.budget.calls,
             retries: protection.budget.retries,
         },
-        endpoints: facts
-            .endpoints
-            .iter()
-            .map(|e| Endpoint {
-                address: &e.address,
-                state: e.state,
-            })
-            .collect(),
+        endpoints: facts.endpoints.iter().map(|e| Endpoint { address: &e.address, state: e.state }).collect(),
         ineffective: &facts.ineffective,
     }
 }
@@ -255,24 +231,12 @@ fn latency(percentiles: Percentiles) -> Latency {
 }
 
 /// The breaker as people read it.
-pub(super) fn circuit<'a>(
-    facts: &'a DependencyFacts,
-    view: &'a BreakerView,
-    now: Timestamp,
-) -> Circuit<'a> {
+pub(super) fn circuit<'a>(facts: &'a DependencyFacts, view: &'a BreakerView, now: Timestamp) -> Circuit<'a> {
     let endpoint = match view.scope {
-        BreakerScope::Endpoint(key) => facts
-            .endpoints
-            .iter()
-            .find(|e| e.key == key)
-            .map(|e| e.address.as_str()),
+        BreakerScope::Endpoint(key) => facts.endpoints.iter().find(|e| e.key == key).map(|e| e.address.as_str()),
         _ => None,
     };
-    let Counts {
-        calls,
-        failed,
-        slow,
-    } = view.counts;
+    let Counts { calls, failed, slow } = view.counts;
     // Below the minimum a rate is chance, and the breaker does not look at it either.
     let rate = |part: u32| (calls > 0 && calls >= view.minimum_calls).then(|| percent(part, calls));
     Circuit {
@@ -316,10 +280,8 @@ fn cancelled_early(breakers: &[BreakerView]) -> Option<CancelledEarly> {
     if given_up == 0 || given_up + counted < MIN_FOR_SHARE {
         return None;
     }
-    let total_seconds: f64 = breakers
-        .iter()
-        .filter_map(|view| Some(view.given_up_after?.as_secs_f64() * view.given_up as f64))
-        .sum();
+    let total_seconds: f64 =
+        breakers.iter().filter_map(|view| Some(view.given_up_after?.as_secs_f64() * view.given_up as f64)).sum();
     Some(CancelledEarly {
         share: rounded(given_up as f64 / (given_up + counted) as f64, 1e3),
         typical_ms: rounded(total_seconds / given_up as f64 * 1e3, 1.0),
@@ -328,11 +290,7 @@ fn cancelled_early(breakers: &[BreakerView]) -> Option<CancelledEarly> {
 
 /// What is left of the budget, as a share of 1; 0 where no retry is allowed at all.
 pub(super) fn budget_remaining(budget: &BudgetView) -> f64 {
-    if budget.allowed == 0 {
-        0.0
-    } else {
-        budget.allowed.saturating_sub(budget.retries) as f64 / budget.allowed as f64
-    }
+    if budget.allowed == 0 { 0.0 } else { budget.allowed.saturating_sub(budget.retries) as f64 / budget.allowed as f64 }
 }
 
 fn percent(part: u32, whole: u32) -> f64 {
@@ -346,9 +304,7 @@ fn rounded(value: f64, per_unit: f64) -> f64 {
 
 fn millis<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
-        Some(value) => {
-            serializer.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
-        }
+        Some(value) => serializer.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX)),
         None => serializer.serialize_none(),
     }
 }

@@ -47,17 +47,11 @@ impl Token {
     pub fn read(path: &Path) -> Result<Token, TokenError> {
         let mut text = String::new();
         let file = File::open(path).map_err(io_error("cannot read the token file", path))?;
-        file.take(LONGEST + 1)
-            .read_to_string(&mut text)
-            .map_err(io_error("cannot read the token file", path))?;
+        file.take(LONGEST + 1).read_to_string(&mut text).map_err(io_error("cannot read the token file", path))?;
         let token = text.trim_end_matches(['\r', '\n']);
-        let usable = (SHORTEST..=LONGEST as usize).contains(&token.len())
-            && token.bytes().all(|b| b.is_ascii_graphic());
-        if usable {
-            Ok(Token(token.to_owned()))
-        } else {
-            Err(TokenError::Unusable(path.to_owned()))
-        }
+        let usable =
+            (SHORTEST..=LONGEST as usize).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
+        if usable { Ok(Token(token.to_owned())) } else { Err(TokenError::Unusable(path.to_owned())) }
     }
 
     /// Makes a new token and leaves it in the state directory for `plimsoll` to find: `admin.token`, or
@@ -68,11 +62,8 @@ impl Token {
     pub fn create(state_dir: &Path, admin_port: u16) -> Result<Token, TokenError> {
         make_private_dir(state_dir)?;
         let path = token_path(state_dir, admin_port);
-        let token =
-            Token(random_hex().map_err(io_error("cannot read", Path::new("/dev/urandom")))?);
-        token
-            .write(&path)
-            .map_err(io_error("cannot write the token file", &path))?;
+        let token = Token(random_hex().map_err(io_error("cannot read", Path::new("/dev/urandom")))?);
+        token.write(&path).map_err(io_error("cannot write the token file", &path))?;
         Ok(token)
     }
 
@@ -89,11 +80,7 @@ impl Token {
     fn write(&self, path: &Path) -> io::Result<()> {
         let beside = path.with_extension(format!("token.{}", std::process::id()));
         let _ = fs::remove_file(&beside);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         file.write_all(self.0.as_bytes())?;
         file.write_all(b"\n")?;
         fs::rename(&beside, path)
@@ -179,11 +166,7 @@ mod tests {
         let first = Token::create(&dir, 15000).unwrap();
         let second = Token::create(&dir, 40123).unwrap();
         assert_eq!(
-            (
-                mode(&dir),
-                mode(&dir.join("admin.token")),
-                mode(&dir.join("admin-40123.token"))
-            ),
+            (mode(&dir), mode(&dir.join("admin.token")), mode(&dir.join("admin-40123.token"))),
             (0o700, 0o600, 0o600)
         );
         assert_ne!(first.0, second.0);
@@ -196,16 +179,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(dir.path().join("admin.token"), "old").unwrap();
-        fs::set_permissions(
-            dir.path().join("admin.token"),
-            fs::Permissions::from_mode(0o644),
-        )
-        .unwrap();
+        fs::set_permissions(dir.path().join("admin.token"), fs::Permissions::from_mode(0o644)).unwrap();
         Token::create(dir.path(), 15000).unwrap();
-        assert_eq!(
-            (mode(dir.path()), mode(&dir.path().join("admin.token"))),
-            (0o700, 0o600)
-        );
+        assert_eq!((mode(dir.path()), mode(&dir.path().join("admin.token"))), (0o700, 0o600));
     }
 
     #[test]
@@ -241,19 +217,10 @@ mod tests {
     fn a_file_that_holds_no_token_is_refused_and_not_quoted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
-        for bad in [
-            "",
-            "short",
-            "two words that are long enough",
-            "line one is long\nline two",
-        ] {
+        for bad in ["", "short", "two words that are long enough", "line one is long\nline two"] {
             fs::write(&path, bad).unwrap();
             let message = Token::read(&path).unwrap_err().to_string();
-            assert!(
-                message.contains("must hold one line")
-                    && (bad.is_empty() || !message.contains(bad)),
-                "{message}"
-            );
+            assert!(message.contains("must hold one line") && (bad.is_empty() || !message.contains(bad)), "{message}");
         }
         fs::write(&path, "a-token-of-my-own-making\r\n").unwrap();
         assert_eq!(Token::read(&path).unwrap().0, "a-token-of-my-own-making");

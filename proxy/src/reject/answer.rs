@@ -27,13 +27,8 @@ impl AnswerForm {
     pub fn accepts_problem(accept: &[u8]) -> bool {
         accept.split(|&byte| byte == b',').any(|range| {
             let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-            let named = parts
-                .next()
-                .is_some_and(|name| name.eq_ignore_ascii_case(b"application/problem+json"));
-            named
-                && !parts.any(|parameter| {
-                    matches!(parameter, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000")
-                })
+            let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(b"application/problem+json"));
+            named && !parts.any(|parameter| matches!(parameter, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
         })
     }
 }
@@ -57,11 +52,7 @@ pub fn write_answer(out: &mut Vec<u8>, refusal: &Refusal<'_>, form: &AnswerForm)
 
 fn push_head(head: &mut String, refusal: &Refusal<'_>, form: &AnswerForm, body_length: usize) {
     let status = refusal.status();
-    let media = if form.problem {
-        "application/problem+json"
-    } else {
-        "text/plain; charset=utf-8"
-    };
+    let media = if form.problem { "application/problem+json" } else { "text/plain; charset=utf-8" };
     // Writing to a String cannot fail.
     let _ = write!(
         head,
@@ -121,13 +112,8 @@ mod tests {
     use super::super::Numbers;
     use super::*;
 
-    const FORM: AnswerForm = AnswerForm {
-        head_request: false,
-        close: false,
-        problem: false,
-        local: true,
-        date: SystemTime::UNIX_EPOCH,
-    };
+    const FORM: AnswerForm =
+        AnswerForm { head_request: false, close: false, problem: false, local: true, date: SystemTime::UNIX_EPOCH };
 
     fn circuit_open() -> Refusal<'static> {
         Refusal {
@@ -152,34 +138,14 @@ mod tests {
 
     #[test]
     fn problem_json_when_it_is_named() {
-        insta::assert_snapshot!(answer(
-            &circuit_open(),
-            &AnswerForm {
-                problem: true,
-                close: true,
-                ..FORM
-            }
-        ));
+        insta::assert_snapshot!(answer(&circuit_open(), &AnswerForm { problem: true, close: true, ..FORM }));
     }
 
     #[test]
     fn strangers_learn_no_names_and_no_numbers() {
-        let refusal = Refusal {
-            numbers: Some(Numbers {
-                observed: 77,
-                limit: 50,
-            }),
-            ..circuit_open()
-        };
+        let refusal = Refusal { numbers: Some(Numbers { observed: 77, limit: 50 }), ..circuit_open() };
         for problem in [false, true] {
-            let text = answer(
-                &refusal,
-                &AnswerForm {
-                    local: false,
-                    problem,
-                    ..FORM
-                },
-            );
+            let text = answer(&refusal, &AnswerForm { local: false, problem, ..FORM });
             for secret in ["shop", "fraud", "circuitBreaker", "local-7", "77"] {
                 assert!(!text.contains(secret), "{secret} in {text}");
             }
@@ -190,13 +156,7 @@ mod tests {
     #[test]
     fn head_has_the_length_but_not_the_body() {
         let whole = answer(&circuit_open(), &FORM);
-        let head = answer(
-            &circuit_open(),
-            &AnswerForm {
-                head_request: true,
-                ..FORM
-            },
-        );
+        let head = answer(&circuit_open(), &AnswerForm { head_request: true, ..FORM });
         let (want, body) = whole.split_once("\r\n\r\n").unwrap();
         assert_eq!(head, format!("{want}\r\n\r\n"));
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));
@@ -205,33 +165,18 @@ mod tests {
     #[test]
     fn retry_after_is_whole_seconds_rounded_up_and_never_zero() {
         for (wait, want) in [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (3_000, 3)] {
-            let refusal = Refusal {
-                retry_after: Some(Duration::from_millis(wait)),
-                ..circuit_open()
-            };
+            let refusal = Refusal { retry_after: Some(Duration::from_millis(wait)), ..circuit_open() };
             assert_eq!(refusal.retry_after_seconds(), Some(want), "{wait} ms");
         }
-        let silent = Refusal {
-            retry_after: Some(Duration::from_secs(9)),
-            ..Refusal::new(Reason::BulkheadFull)
-        };
+        let silent = Refusal { retry_after: Some(Duration::from_secs(9)), ..Refusal::new(Reason::BulkheadFull) };
         assert_eq!(silent.retry_after_seconds(), None);
     }
 
     #[test]
     fn only_limits_and_shedding_are_marked_as_overload() {
-        let marked =
-            |reason| answer(&Refusal::new(reason), &FORM).contains("x-envoy-overloaded: true");
-        assert!(
-            marked(Reason::BulkheadFull)
-                && marked(Reason::BulkheadWaitTimeout)
-                && marked(Reason::Shed)
-        );
-        assert!(
-            !marked(Reason::CircuitOpen)
-                && !marked(Reason::RateLimited)
-                && !marked(Reason::RequestTimeout)
-        );
+        let marked = |reason| answer(&Refusal::new(reason), &FORM).contains("x-envoy-overloaded: true");
+        assert!(marked(Reason::BulkheadFull) && marked(Reason::BulkheadWaitTimeout) && marked(Reason::Shed));
+        assert!(!marked(Reason::CircuitOpen) && !marked(Reason::RateLimited) && !marked(Reason::RequestTimeout));
     }
 
     #[test]
@@ -240,19 +185,9 @@ mod tests {
             for problem in [false, true] {
                 let text = answer(&Refusal::new(reason), &AnswerForm { problem, ..FORM });
                 let (head, body) = text.split_once("\r\n\r\n").unwrap();
-                assert!(
-                    head.starts_with(&format!("HTTP/1.1 {} ", row_of(reason).status)),
-                    "{reason:?}"
-                );
-                assert!(
-                    head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())),
-                    "{reason:?}"
-                );
-                assert_eq!(
-                    head.contains("\r\nRetry-After: "),
-                    row_of(reason).retry_after,
-                    "{reason:?}"
-                );
+                assert!(head.starts_with(&format!("HTTP/1.1 {} ", row_of(reason).status)), "{reason:?}");
+                assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{reason:?}");
+                assert_eq!(head.contains("\r\nRetry-After: "), row_of(reason).retry_after, "{reason:?}");
                 if !problem {
                     assert_eq!(body.matches('\n').count(), 1, "one line: {body:?}");
                 }
@@ -262,13 +197,9 @@ mod tests {
 
     #[test]
     fn accept_names_problem_json_or_does_not() {
-        assert!(AnswerForm::accepts_problem(
-            b"text/html, Application/Problem+JSON;q=0.5"
-        ));
+        assert!(AnswerForm::accepts_problem(b"text/html, Application/Problem+JSON;q=0.5"));
         assert!(!AnswerForm::accepts_problem(b"*/*"));
-        assert!(!AnswerForm::accepts_problem(
-            b"application/problem+json;q=0"
-        ));
+        assert!(!AnswerForm::accepts_problem(b"application/problem+json;q=0"));
         assert!(!AnswerForm::accepts_problem(b"application/json"));
     }
 }

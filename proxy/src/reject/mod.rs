@@ -79,18 +79,14 @@ impl<'a> Refusal<'a> {
     /// What a flight says when it refuses a call; policy, route and generation are the caller's to add.
     #[must_use]
     pub fn from_rejection(rejection: &Rejection, now: Timestamp) -> Self {
-        let numbers = Numbers {
-            observed: rejection.observed,
-            limit: rejection.limit,
-        };
+        let numbers = Numbers { observed: rejection.observed, limit: rejection.limit };
         Refusal {
             block: Some(rejection.block.as_str()),
             // Nothing was measured where both are zero: no limit is zero.
             numbers: Some(numbers).filter(|numbers| numbers.observed > 0 || numbers.limit > 0),
             retry_after: rejection.retry_at.map(|at| at.saturating_since(now)),
             cause: rejection.cause,
-            connect_timed_out: rejection.reason == Reason::ConnectFailure
-                && rejection.block == Block::Timeouts,
+            connect_timed_out: rejection.reason == Reason::ConnectFailure && rejection.block == Block::Timeouts,
             ..Refusal::new(rejection.reason)
         }
     }
@@ -144,11 +140,7 @@ impl<'a> Refusal<'a> {
     /// The RFC 9209 error that goes out.
     #[must_use]
     pub fn error(&self) -> &'static str {
-        if self.connect_timed_out {
-            "connection_timeout"
-        } else {
-            row_of(self.reason).error
-        }
+        if self.connect_timed_out { "connection_timeout" } else { row_of(self.reason).error }
     }
 
     /// `Retry-After` in whole seconds, rounded up and at least one: a caller that comes back early is refused again.

@@ -18,11 +18,7 @@ pub(super) fn push_value(out: &mut String, refusal: &Refusal<'_>, local: bool) {
         push_word(out, "block", refusal.block);
         if let Some(numbers) = refusal.numbers {
             // Writing to a String cannot fail.
-            let _ = write!(
-                out,
-                " observed={} limit={}",
-                numbers.observed, numbers.limit
-            );
+            let _ = write!(out, " observed={} limit={}", numbers.observed, numbers.limit);
         }
         push_word(out, "generation", refusal.generation);
     }
@@ -36,22 +32,14 @@ fn push_word(out: &mut String, key: &str, value: Option<&str>) {
     out.push('=');
     // An sf-string holds printable ASCII (RFC 8941 section 3.3.3); names of policy are that already, so whatever
     // is not must not be able to break out of the quotes or of the line.
-    out.extend(value.chars().map(|c| {
-        if c.is_ascii_graphic() && c != '"' && c != '\\' {
-            c
-        } else {
-            '_'
-        }
-    }));
+    out.extend(value.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }));
 }
 
 /// Whether a `Proxy-Status` value holds a refusal of a Plimsoll that was about load: such an answer is pushback, not
 /// a failure of the service behind it.
 #[must_use]
 pub fn says_pushback(value: &[u8]) -> bool {
-    members(value)
-        .filter_map(refusal_reason)
-        .any(|reason| row_of(reason).is_pushback)
+    members(value).filter_map(refusal_reason).any(|reason| row_of(reason).is_pushback)
 }
 
 /// The list members of a field value: split at commas outside quoted strings.
@@ -79,10 +67,7 @@ fn refusal_reason(member: &[u8]) -> Option<Reason> {
     let at = rest.windows(KEY.len()).position(|window| window == KEY)?;
     let word = rest.get(at + KEY.len()..)?;
     let word = word.split(|&byte| byte == b' ' || byte == b'"').next()?;
-    Reason::ALL
-        .iter()
-        .copied()
-        .find(|reason| reason.as_str().as_bytes() == word)
+    Reason::ALL.iter().copied().find(|reason| reason.as_str().as_bytes() == word)
 }
 
 #[cfg(test)]
@@ -100,10 +85,7 @@ mod tests {
         Refusal {
             policy: Some("shop/fraud-api"),
             block: Some("bulkhead"),
-            numbers: Some(Numbers {
-                observed: 30,
-                limit: 30,
-            }),
+            numbers: Some(Numbers { observed: 30, limit: 30 }),
             generation: Some("local-7"),
             ..Refusal::new(Reason::BulkheadFull)
         }
@@ -128,10 +110,7 @@ mod tests {
 
     #[test]
     fn a_hostile_name_stays_inside_its_quotes() {
-        let refusal = Refusal {
-            policy: Some("a\"\r\nSet-Cookie: x\\"),
-            ..Refusal::new(Reason::NoRoute)
-        };
+        let refusal = Refusal { policy: Some("a\"\r\nSet-Cookie: x\\"), ..Refusal::new(Reason::NoRoute) };
         assert!(value(&refusal, true).ends_with("policy=a___Set-Cookie:_x_\""));
     }
 
@@ -139,25 +118,15 @@ mod tests {
     fn our_own_load_refusals_are_pushback_when_they_come_back() {
         for &reason in Reason::ALL.iter() {
             let sent = value(&Refusal::new(reason), true);
-            assert_eq!(
-                says_pushback(sent.as_bytes()),
-                row_of(reason).is_pushback,
-                "{reason:?}"
-            );
+            assert_eq!(says_pushback(sent.as_bytes()), row_of(reason).is_pushback, "{reason:?}");
         }
     }
 
     #[test]
     fn only_a_members_own_name_counts() {
-        assert!(says_pushback(
-            b"edge; error=dns_error , plimsoll; error=x; details=\"reason=Draining\""
-        ));
-        assert!(!says_pushback(
-            b"edge; details=\"plimsoll; details=\\\"reason=Shed\\\"\""
-        ));
-        assert!(!says_pushback(
-            b"edge; details=\"x, plimsoll; details=reason=Shed\""
-        ));
+        assert!(says_pushback(b"edge; error=dns_error , plimsoll; error=x; details=\"reason=Draining\""));
+        assert!(!says_pushback(b"edge; details=\"plimsoll; details=\\\"reason=Shed\\\"\""));
+        assert!(!says_pushback(b"edge; details=\"x, plimsoll; details=reason=Shed\""));
         assert!(!says_pushback(b"plimsollx; details=\"reason=Shed\""));
         assert!(!says_pushback(b"plimsoll"));
         assert!(!says_pushback(b""));

@@ -102,45 +102,32 @@ impl Row {
 #[must_use]
 pub const fn row_of(reason: Reason) -> Row {
     use GrpcCode::{
-        Cancelled, DeadlineExceeded, Internal, PermissionDenied, ResourceExhausted, Unavailable,
-        Unimplemented,
+        Cancelled, DeadlineExceeded, Internal, PermissionDenied, ResourceExhausted, Unavailable, Unimplemented,
     };
     use LoadHint::Overloaded;
     use Pushback::{After, Never, NeverUnlessRepeatable};
     match reason {
-        Reason::RateLimited => row(429, ResourceExhausted, "RL", "http_request_denied")
-            .retry_after()
-            .load(LoadHint::RateLimited),
-        Reason::BulkheadFull | Reason::BulkheadWaitTimeout => {
-            row(503, Unavailable, "UO", "connection_limit_reached")
-                .pushback(Never)
-                .load(Overloaded)
+        Reason::RateLimited => {
+            row(429, ResourceExhausted, "RL", "http_request_denied").retry_after().load(LoadHint::RateLimited)
         }
-        Reason::ConcurrencyLimited => row(503, Unavailable, "UO", "connection_limit_reached")
-            .retry_after()
-            .pushback(After)
-            .load(Overloaded),
-        Reason::Shed => row(503, Unavailable, "OM", "connection_limit_reached")
-            .retry_after()
-            .pushback(After)
-            .load(Overloaded),
-        Reason::Overloaded => row(503, Unavailable, "OM", "proxy_internal_error")
-            .retry_after()
-            .load(Overloaded),
-        Reason::CircuitOpen => row(503, Unavailable, "UO", "destination_unavailable")
-            .retry_after()
-            .pushback(Never),
+        Reason::BulkheadFull | Reason::BulkheadWaitTimeout => {
+            row(503, Unavailable, "UO", "connection_limit_reached").pushback(Never).load(Overloaded)
+        }
+        Reason::ConcurrencyLimited => {
+            row(503, Unavailable, "UO", "connection_limit_reached").retry_after().pushback(After).load(Overloaded)
+        }
+        Reason::Shed => {
+            row(503, Unavailable, "OM", "connection_limit_reached").retry_after().pushback(After).load(Overloaded)
+        }
+        Reason::Overloaded => row(503, Unavailable, "OM", "proxy_internal_error").retry_after().load(Overloaded),
+        Reason::CircuitOpen => row(503, Unavailable, "UO", "destination_unavailable").retry_after().pushback(Never),
         Reason::NoHealthyEndpoint => row(503, Unavailable, "UH", "destination_unavailable"),
         Reason::ConnectFailure => row(503, Unavailable, "UF", "connection_refused"),
         Reason::DnsFailure => row(503, Unavailable, "DF", "dns_error"),
         Reason::TlsFailure => row(503, Unavailable, "UF", "tls_protocol_error"),
-        Reason::UpstreamReset => {
-            row(503, Unavailable, "UC", "connection_terminated").pushback(NeverUnlessRepeatable)
-        }
+        Reason::UpstreamReset => row(503, Unavailable, "UC", "connection_terminated").pushback(NeverUnlessRepeatable),
         Reason::UpstreamProtocolError => row(502, Internal, "UPE", "http_protocol_error"),
-        Reason::RequestTimeout | Reason::AttemptTimeout => {
-            row(504, DeadlineExceeded, "UT", "http_response_timeout")
-        }
+        Reason::RequestTimeout | Reason::AttemptTimeout => row(504, DeadlineExceeded, "UT", "http_response_timeout"),
         Reason::DeadlineExpired => row(504, DeadlineExceeded, "UMSDR", "http_response_timeout"),
         Reason::IdleTimeout => row(504, DeadlineExceeded, "SI", "http_response_timeout"),
         Reason::RetriesExhausted | Reason::RetryBudgetExhausted => {
@@ -148,23 +135,15 @@ pub const fn row_of(reason: Reason) -> Row {
         }
         // The fault says which status it imitates; this one stands only where it says none.
         Reason::FaultInjected => row(503, Unavailable, "FI", "proxy_internal_response"),
-        Reason::Draining => Row {
-            is_pushback: true,
-            ..row(503, Unavailable, "", "destination_unavailable")
-        },
+        Reason::Draining => Row { is_pushback: true, ..row(503, Unavailable, "", "destination_unavailable") },
         Reason::NoRoute => row(404, Unimplemented, "NR", "destination_not_found"),
         Reason::MalformedRequest => row(400, Internal, "DPE", "http_request_error"),
         Reason::HeadersTooLarge => row(431, ResourceExhausted, "DPE", "http_request_error"),
         Reason::BodyTooLarge => row(413, ResourceExhausted, "DPE", "http_request_error"),
-        Reason::RequestHeadTimeout => Row {
-            grpc: None,
-            ..row(408, Cancelled, "", "http_request_error")
-        },
+        Reason::RequestHeadTimeout => Row { grpc: None, ..row(408, Cancelled, "", "http_request_error") },
         Reason::Forbidden => row(403, PermissionDenied, "", "http_request_denied"),
         Reason::Loop => row(502, Unavailable, "", "proxy_loop_detected"),
-        Reason::LimitStoreUnavailable => {
-            row(503, Unavailable, "RLSE", "proxy_internal_error").retry_after()
-        }
+        Reason::LimitStoreUnavailable => row(503, Unavailable, "RLSE", "proxy_internal_error").retry_after(),
         Reason::NotReady => row(503, Unavailable, "", "destination_unavailable").retry_after(),
         Reason::ClientGone => row(499, Cancelled, "DC", ""),
     }

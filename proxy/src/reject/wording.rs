@@ -10,12 +10,7 @@ use super::{Numbers, Refusal};
 /// Appends one line of text, with its line feed.
 pub(super) fn push_line(out: &mut String, refusal: &Refusal<'_>, local: bool) {
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "plimsoll: {}: {}",
-        refusal.reason.as_str(),
-        Sentence { refusal, local }
-    );
+    let _ = writeln!(out, "plimsoll: {}: {}", refusal.reason.as_str(), Sentence { refusal, local });
 }
 
 /// Appends an RFC 9457 problem document.
@@ -69,11 +64,7 @@ struct Sentence<'a> {
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.local {
-            self.local_sentence(f)
-        } else {
-            f.write_str(stranger_sentence(self.refusal.reason))
-        }
+        if self.local { self.local_sentence(f) } else { f.write_str(stranger_sentence(self.refusal.reason)) }
     }
 }
 
@@ -94,10 +85,7 @@ impl Sentence<'_> {
             ),
             (Reason::CircuitOpen, _) => self.circuit_open(f, who),
             (
-                Reason::RequestTimeout
-                | Reason::AttemptTimeout
-                | Reason::IdleTimeout
-                | Reason::DeadlineExpired,
+                Reason::RequestTimeout | Reason::AttemptTimeout | Reason::IdleTimeout | Reason::DeadlineExpired,
                 Some(Numbers { observed, limit }),
             ) => write!(
                 f,
@@ -108,11 +96,7 @@ impl Sentence<'_> {
             (reason @ (Reason::RetriesExhausted | Reason::RetryBudgetExhausted), _) => {
                 write!(f, "{who}: {}", stranger_sentence(reason))?;
                 match refusal.cause {
-                    Some(cause) => write!(
-                        f,
-                        "; the last attempt: {cause}, {}",
-                        stranger_sentence(cause)
-                    ),
+                    Some(cause) => write!(f, "; the last attempt: {cause}, {}", stranger_sentence(cause)),
                     None => Ok(()),
                 }
             }
@@ -130,21 +114,13 @@ impl Sentence<'_> {
                 }
                 f.write_str(refusal.detail.unwrap_or(stranger_sentence(reason)))?;
                 let advice = advice(reason);
-                if advice.is_empty() {
-                    Ok(())
-                } else {
-                    write!(f, ". {advice}")
-                }
+                if advice.is_empty() { Ok(()) } else { write!(f, ". {advice}") }
             }
         }
     }
 
     fn circuit_open(&self, f: &mut fmt::Formatter<'_>, who: &str) -> fmt::Result {
-        write!(
-            f,
-            "the breaker of {who}{} is open",
-            Route(self.refusal.route)
-        )?;
+        write!(f, "the breaker of {who}{} is open", Route(self.refusal.route))?;
         if let Some(Numbers { observed, limit }) = self.refusal.numbers {
             write!(f, " (observed {observed}, threshold {limit})")?;
         }
@@ -196,13 +172,9 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::NoHealthyEndpoint => "`plimsoll status` lists the endpoints",
         Reason::ConnectFailure => "Is it running, and is the address right?",
         Reason::DnsFailure => "Check the name in the policy or in the request",
-        Reason::UpstreamReset => {
-            "It may have been acted on: look at the dependency's log before you send it again"
-        }
+        Reason::UpstreamReset => "It may have been acted on: look at the dependency's log before you send it again",
         Reason::NoRoute => "Check the host that is called, or add it to a policy's target.hosts",
-        Reason::Loop => {
-            "The destination is a listener of this proxy itself; check the address that is called"
-        }
+        Reason::Loop => "The destination is a listener of this proxy itself; check the address that is called",
         _ => "",
     }
 }
@@ -257,26 +229,15 @@ mod tests {
             let refusal = Refusal {
                 policy: Some("shop/fraud-api"),
                 route: Some("charge"),
-                numbers: Some(Numbers {
-                    observed: 30,
-                    limit: 20,
-                }),
+                numbers: Some(Numbers { observed: 30, limit: 20 }),
                 ..Refusal::new(reason)
             };
             push_line(&mut lines, &refusal, true);
             push_line(&mut lines, &refusal, false);
         }
-        push_line(
-            &mut lines,
-            &Refusal::malformed("both Content-Length and Transfer-Encoding"),
-            true,
-        );
+        push_line(&mut lines, &Refusal::malformed("both Content-Length and Transfer-Encoding"), true);
         push_line(&mut lines, &Refusal::target_too_long(None), true);
-        push_line(
-            &mut lines,
-            &Refusal::no_route("no policy names it and it is not where the caller was going"),
-            true,
-        );
+        push_line(&mut lines, &Refusal::no_route("no policy names it and it is not where the caller was going"), true);
         insta::assert_snapshot!(lines);
     }
 }

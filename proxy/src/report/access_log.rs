@@ -25,11 +25,7 @@ pub(super) struct AccessLane {
 
 impl AccessLane {
     pub fn new(lane: Lane, format: LogFormat) -> Self {
-        AccessLane {
-            lane,
-            format,
-            line: RefCell::default(),
-        }
+        AccessLane { lane, format, line: RefCell::default() }
     }
 
     pub fn write(&self, report: &CallReport<'_>) {
@@ -69,11 +65,7 @@ fn push_text(out: &mut Vec<u8>, report: &CallReport<'_>) {
         0 => out.write_all(b" -"),
         status => write!(out, " {status}"),
     };
-    push_word(
-        out,
-        "reason=",
-        reason(report).unwrap_or_default().as_bytes(),
-    );
+    push_word(out, "reason=", reason(report).unwrap_or_default().as_bytes());
     push_word(out, "policy=", facts.policy.unwrap_or_default().as_bytes());
     push_word(out, "route=", facts.route.unwrap_or_default().as_bytes());
     let _ = write!(out, " attempts={}", report.summary.attempts);
@@ -86,11 +78,7 @@ fn push_text(out: &mut Vec<u8>, report: &CallReport<'_>) {
         Some(upstream) => write!(out, " upstream_ms={}", millis(upstream)),
         None => out.write_all(b" upstream_ms=-"),
     };
-    let _ = write!(
-        out,
-        " received={} sent={}",
-        report.bytes_received, report.bytes_sent
-    );
+    let _ = write!(out, " received={} sent={}", report.bytes_received, report.bytes_sent);
     push_word(out, "trace=", facts.trace_id.as_bytes());
 }
 
@@ -150,8 +138,7 @@ fn push_json(out: &mut Vec<u8>, report: &CallReport<'_>) {
         bytes_sent: report.bytes_sent,
         trace_id: Some(facts.trace_id).filter(|id| !id.is_empty()),
     };
-    serde_json::to_writer(out, &line)
-        .expect("text and numbers always serialize, and a Vec takes them");
+    serde_json::to_writer(out, &line).expect("text and numbers always serialize, and a Vec takes them");
 }
 
 #[cfg(test)]
@@ -183,15 +170,8 @@ mod tests {
     #[test]
     fn the_refusal_gives_the_reason() {
         let refusal = Refusal::new(Reason::CircuitOpen);
-        let summary = Summary {
-            reason: Some(Reason::ClientGone),
-            ..Summary::default()
-        };
-        let report = CallReport {
-            refusal: Some(&refusal),
-            summary,
-            ..report()
-        };
+        let summary = Summary { reason: Some(Reason::ClientGone), ..Summary::default() };
+        let report = CallReport { refusal: Some(&refusal), summary, ..report() };
         assert!(text(&report).contains(" reason=CircuitOpen "));
         assert_eq!(json(&report)["reason"], "CircuitOpen");
     }
@@ -205,14 +185,8 @@ mod tests {
         report.status = 0;
         let line = text(&report);
         assert!(!line.contains('\n') && !line.contains('\x1b') && !line.contains("secret"));
-        assert_eq!(
-            line.split(' ').count(),
-            text(&super::super::testing::report()).split(' ').count()
-        );
-        assert!(
-            line.contains(" - a\\x20b\\x0a2026\\x20inbound\\x1b[2J\\x22 /x\\x20y - "),
-            "{line}"
-        );
+        assert_eq!(line.split(' ').count(), text(&super::super::testing::report()).split(' ').count());
+        assert!(line.contains(" - a\\x20b\\x0a2026\\x20inbound\\x1b[2J\\x22 /x\\x20y - "), "{line}");
         assert_eq!(json(&report)["status"], serde_json::Value::Null);
         assert_eq!(json(&report)["path"], "/x y");
     }

@@ -52,34 +52,21 @@ struct Inner {
 
 impl Catalog {
     pub fn new() -> Self {
-        let mut inner = Inner {
-            ids: BTreeMap::new(),
-            names: Vec::new(),
-            dropped: 0,
-        };
+        let mut inner = Inner { ids: BTreeMap::new(), names: Vec::new(), dropped: 0 };
         for (direction, dependency, id) in [
             (Direction::Outbound, "unlisted", StatsId::UNLISTED),
             (Direction::Inbound, "inbound", StatsId::INBOUND),
             (Direction::Outbound, "other", StatsId::OTHER),
         ] {
-            let added = inner.add(SeriesName {
-                direction,
-                dependency: dependency.to_owned(),
-                route: String::new(),
-            });
+            let added = inner.add(SeriesName { direction, dependency: dependency.to_owned(), route: String::new() });
             debug_assert_eq!(added, id, "the built-in ids are positions in this list");
         }
-        Catalog {
-            inner: Mutex::new(inner),
-        }
+        Catalog { inner: Mutex::new(inner) }
     }
 
     pub fn resolve(&self, direction: Direction, dependency: &str, route: Option<&str>) -> StatsId {
-        let name = SeriesName {
-            direction,
-            dependency: dependency.to_owned(),
-            route: route.unwrap_or_default().to_owned(),
-        };
+        let name =
+            SeriesName { direction, dependency: dependency.to_owned(), route: route.unwrap_or_default().to_owned() };
         let mut inner = self.lock();
         if let Some(&id) = inner.ids.get(&name) {
             return id;
@@ -107,9 +94,7 @@ impl Catalog {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         // A panic while the lock was held cannot leave a half-made entry that matters: counting goes on.
-        self.inner
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -132,14 +117,8 @@ mod tests {
         let rest = catalog.resolve(Direction::Outbound, "shop/fraud", None);
         let route = catalog.resolve(Direction::Outbound, "shop/fraud", Some("charge"));
         let inbound = catalog.resolve(Direction::Inbound, "shop/fraud", None);
-        assert_eq!(
-            catalog.resolve(Direction::Outbound, "shop/fraud", None),
-            rest
-        );
-        assert_eq!(
-            catalog.resolve(Direction::Outbound, "unlisted", None),
-            StatsId::UNLISTED
-        );
+        assert_eq!(catalog.resolve(Direction::Outbound, "shop/fraud", None), rest);
+        assert_eq!(catalog.resolve(Direction::Outbound, "unlisted", None), StatsId::UNLISTED);
         assert!(rest != route && rest != inbound && route != inbound);
         assert_eq!(catalog.names()[route.index()].route, "charge");
     }
@@ -150,14 +129,8 @@ mod tests {
         for n in 0..MAX_SERIES + 5 {
             catalog.resolve(Direction::Outbound, &format!("shop/{n}"), None);
         }
-        assert_eq!(
-            catalog.resolve(Direction::Outbound, "shop/new", None),
-            StatsId::OTHER
-        );
-        assert_ne!(
-            catalog.resolve(Direction::Outbound, "shop/0", None),
-            StatsId::OTHER
-        );
+        assert_eq!(catalog.resolve(Direction::Outbound, "shop/new", None), StatsId::OTHER);
+        assert_ne!(catalog.resolve(Direction::Outbound, "shop/0", None), StatsId::OTHER);
         assert_eq!(catalog.names().len(), MAX_SERIES);
         assert_eq!(catalog.dropped(), 3 + 5 + 1);
     }

@@ -81,12 +81,7 @@ pub(super) struct Totals {
 
 impl Collector {
     pub(super) fn new(shared: Arc<Shared>, hand_overs: mpsc::UnboundedReceiver<HandOver>) -> Self {
-        Collector {
-            shared,
-            hand_overs,
-            spare: Vec::new(),
-            totals: Totals::default(),
-        }
+        Collector { shared, hand_overs, spare: Vec::new(), totals: Totals::default() }
     }
 
     /// Asks every worker and adds up what they counted. To be dropped midway is safe.
@@ -105,9 +100,7 @@ impl Collector {
             window.roll();
             !window.is_quiet()
         });
-        let published = Arc::new(Published {
-            latency: self.totals.published(),
-        });
+        let published = Arc::new(Published { latency: self.totals.published() });
         self.shared.published.store(published.clone());
         published
     }
@@ -115,10 +108,7 @@ impl Collector {
     /// The totals as of the last collection.
     #[must_use]
     pub fn reading(&self) -> Reading<'_> {
-        Reading {
-            totals: &self.totals,
-            shared: &self.shared,
-        }
+        Reading { totals: &self.totals, shared: &self.shared }
     }
 
     /// Sends every living worker an empty batch; says how many will answer.
@@ -126,11 +116,7 @@ impl Collector {
         let spare = &mut self.spare;
         let mut asked = 0;
         self.shared.lock_workers().retain(|worker| {
-            let sent = worker
-                .send(Collect {
-                    empty: spare.pop().unwrap_or_default(),
-                })
-                .is_ok();
+            let sent = worker.send(Collect { empty: spare.pop().unwrap_or_default() }).is_ok();
             asked += usize::from(sent);
             sent
         });
@@ -168,11 +154,7 @@ impl Totals {
             .names
             .iter()
             .enumerate()
-            .map(|(index, name)| {
-                *first
-                    .entry((name.direction, name.dependency.as_str()))
-                    .or_insert(index)
-            })
+            .map(|(index, name)| *first.entry((name.direction, name.dependency.as_str())).or_insert(index))
             .collect();
     }
 
@@ -198,14 +180,8 @@ impl Totals {
 
     fn published(&self) -> Vec<Option<Percentiles>> {
         let mut scratch = Scratch::default();
-        let by_group: BTreeMap<_, _> = self
-            .windows
-            .iter()
-            .map(|(&group, window)| (group, window.percentiles(&mut scratch)))
-            .collect();
-        self.groups
-            .iter()
-            .map(|group| by_group.get(group).copied().flatten())
-            .collect()
+        let by_group: BTreeMap<_, _> =
+            self.windows.iter().map(|(&group, window)| (group, window.percentiles(&mut scratch))).collect();
+        self.groups.iter().map(|group| by_group.get(group).copied().flatten()).collect()
     }
 }

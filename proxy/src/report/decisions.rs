@@ -58,11 +58,7 @@ impl Decision {
             attempts: report.summary.attempts,
             elapsed_ms: millis(report.duration),
             endpoint: report.endpoint.map(|address| address.to_string()),
-            status: if report.status == 0 {
-                refusal.status()
-            } else {
-                report.status
-            },
+            status: if report.status == 0 { refusal.status() } else { report.status },
             ..Decision::new(Mode::Enforce, refusal, &report.facts)
         }
     }
@@ -87,9 +83,7 @@ impl Decision {
         Decision {
             id: String::new(),
             time: facts.time,
-            trace_id: Some(facts.trace_id)
-                .filter(|id| !id.is_empty())
-                .map(str::to_owned),
+            trace_id: Some(facts.trace_id).filter(|id| !id.is_empty()).map(str::to_owned),
             direction: facts.direction.as_str(),
             policy: policy.map(str::to_owned),
             route: refusal.route.or(facts.route).map(str::to_owned),
@@ -105,9 +99,7 @@ impl Decision {
             host: printable(facts.host),
             attempts: 0,
             elapsed_ms: 0.0,
-            retry_after_ms: refusal
-                .retry_after
-                .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            retry_after_ms: refusal.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             endpoint: None,
             detail: refusal.detail.map(str::to_owned),
         }
@@ -130,12 +122,7 @@ impl DecisionLog {
     pub(super) fn new() -> Self {
         // A random start, so that an id written down before a restart does not name another decision after it.
         let start = RandomState::new().build_hasher().finish() >> 24;
-        DecisionLog {
-            ring: Mutex::new(Ring {
-                decisions: VecDeque::new(),
-                next_id: start,
-            }),
-        }
+        DecisionLog { ring: Mutex::new(Ring { decisions: VecDeque::new(), next_id: start }) }
     }
 
     pub(super) fn push(&self, mut decision: Decision) {
@@ -151,17 +138,9 @@ impl DecisionLog {
     /// The newest `limit` decisions, newest first; with `id`, only those with this id or this trace id.
     #[must_use]
     pub fn newest(&self, limit: usize, id: Option<&str>) -> Vec<Decision> {
-        let wanted = |decision: &&Decision| {
-            id.is_none_or(|id| decision.id == id || decision.trace_id.as_deref() == Some(id))
-        };
-        self.lock()
-            .decisions
-            .iter()
-            .rev()
-            .filter(wanted)
-            .take(limit)
-            .cloned()
-            .collect()
+        let wanted =
+            |decision: &&Decision| id.is_none_or(|id| decision.id == id || decision.trace_id.as_deref() == Some(id));
+        self.lock().decisions.iter().rev().filter(wanted).take(limit).cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Ring> {

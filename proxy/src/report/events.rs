@@ -86,10 +86,7 @@ struct Counts {
 
 impl Events {
     pub(super) fn new() -> Self {
-        Events {
-            sender: broadcast::Sender::new(BACKLOG),
-            counts: Mutex::default(),
-        }
+        Events { sender: broadcast::Sender::new(BACKLOG), counts: Mutex::default() }
     }
 
     /// Events from now on.
@@ -109,30 +106,15 @@ impl Events {
     /// A policy was put in force or refused.
     pub fn policy(&self, time: SystemTime, change: PolicyChange<'_>) {
         let line = match change {
-            PolicyChange::Applied {
-                generation,
-                warnings,
-            } => {
+            PolicyChange::Applied { generation, warnings } => {
                 info!(generation, warnings, "policy applied");
                 self.lock().policies_applied += 1;
-                PolicyLine {
-                    time,
-                    result: "applied",
-                    generation,
-                    warnings: Some(warnings),
-                    error: None,
-                }
+                PolicyLine { time, result: "applied", generation, warnings: Some(warnings), error: None }
             }
             PolicyChange::Refused { generation, error } => {
                 warn!(generation, error, "policy refused, nothing changed");
                 self.lock().policies_refused += 1;
-                PolicyLine {
-                    time,
-                    result: "refused",
-                    generation,
-                    warnings: None,
-                    error: Some(error),
-                }
+                PolicyLine { time, result: "refused", generation, warnings: None, error: Some(error) }
             }
         };
         self.send("policy", &line);
@@ -155,9 +137,7 @@ impl Events {
     }
 
     fn count(&self, change: &CircuitChange<'_>) {
-        let Transition {
-            from, to, cause, ..
-        } = *change.transition;
+        let Transition { from, to, cause, .. } = *change.transition;
         let transitions = &mut self.lock().transitions;
         let own = (change.policy.to_owned(), from, to, cause);
         let key = if transitions.len() < MAX_COUNTED || transitions.contains_key(&own) {
@@ -209,9 +189,7 @@ impl<'a> CircuitLine<'a> {
             (Some(_), None) => "Route",
             (None, None) => "Dependency",
         };
-        let retry_in = transition
-            .retry_at
-            .map(|at| at.saturating_since(transition.at));
+        let retry_in = transition.retry_at.map(|at| at.saturating_since(transition.at));
         CircuitLine {
             time: change.time,
             policy: change.policy,
@@ -225,8 +203,7 @@ impl<'a> CircuitLine<'a> {
             failure_rate: transition.counts.failure_percent(),
             slow_call_rate: transition.counts.slow_percent(),
             calls: transition.counts.calls,
-            retry_in_ms: retry_in
-                .map(|wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            retry_in_ms: retry_in.map(|wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             generation: change.generation,
         }
     }
@@ -290,11 +267,7 @@ mod tests {
             from: State::Closed,
             to: State::Open,
             cause: Cause::SlowCallRate,
-            counts: Counts {
-                calls: 20,
-                failed: 1,
-                slow: 13,
-            },
+            counts: Counts { calls: 20, failed: 1, slow: 13 },
             retry_at: Some(Timestamp::from_nanos(12_000_000_000)),
             at: Timestamp::from_nanos(2_000_000_000),
         }
@@ -331,20 +304,8 @@ mod tests {
         }
         events.circuit(&change("shop/0", &opened));
         let counts = events.transitions();
-        let of = |name: &str| {
-            counts
-                .get(&(
-                    name.to_owned(),
-                    State::Closed,
-                    State::Open,
-                    Cause::SlowCallRate,
-                ))
-                .copied()
-        };
-        assert_eq!(
-            (of("shop/0"), of("shop/1"), of("other")),
-            (Some(2), Some(1), Some(2))
-        );
+        let of = |name: &str| counts.get(&(name.to_owned(), State::Closed, State::Open, Cause::SlowCallRate)).copied();
+        assert_eq!((of("shop/0"), of("shop/1"), of("other")), (Some(2), Some(1), Some(2)));
     }
 
     #[test]
@@ -352,28 +313,10 @@ mod tests {
         let events = Events::new();
         let mut subscriber = events.subscribe();
         let time = SystemTime::UNIX_EPOCH;
-        events.policy(
-            time,
-            PolicyChange::Applied {
-                generation: "local-2",
-                warnings: 1,
-            },
-        );
-        events.policy(
-            time,
-            PolicyChange::Refused {
-                generation: "local-2",
-                error: "unknown field",
-            },
-        );
+        events.policy(time, PolicyChange::Applied { generation: "local-2", warnings: 1 });
+        events.policy(time, PolicyChange::Refused { generation: "local-2", error: "unknown field" });
         assert_eq!(events.policies(), (1, 1));
         assert_eq!(subscriber.try_recv().unwrap().kind, "policy");
-        assert!(
-            subscriber
-                .try_recv()
-                .unwrap()
-                .data
-                .contains("unknown field")
-        );
+        assert!(subscriber.try_recv().unwrap().data.contains("unknown field"));
     }
 }

@@ -14,9 +14,7 @@ use super::spool::{Lane, Spool, Target};
 #[derive(Debug, Error)]
 pub enum LogError {
     /// `--log` is not a level and not a list of filters.
-    #[error(
-        "--log: {0}; give error, warn, info, debug, trace, or filters such as info,plimsoll_proxy::pool=debug"
-    )]
+    #[error("--log: {0}; give error, warn, info, debug, trace, or filters such as info,plimsoll_proxy::pool=debug")]
     Filter(#[from] ParseError),
     /// The writer thread could not be started.
     #[error("the log cannot be written: {0}")]
@@ -39,24 +37,16 @@ pub struct Log {
 pub fn start_log(filter: &str, format: LogFormat) -> Result<Log, LogError> {
     let filter = EnvFilter::builder().parse(filter)?;
     let spool = Spool::open("log", Target::Stderr)?;
-    let subscriber =
-        Registry::default().with(layer(format, LaneWriter(spool.lane())).with_filter(filter));
+    let subscriber = Registry::default().with(layer(format, LaneWriter(spool.lane())).with_filter(filter));
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
     Ok(Log { _spool: spool })
 }
 
 fn layer(format: LogFormat, writer: LaneWriter) -> Box<dyn Layer<Registry> + Send + Sync> {
-    let layer = tracing_subscriber::fmt::layer()
-        .with_ansi(false)
-        .with_writer(writer);
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
     match format {
         LogFormat::Text => layer.boxed(),
-        LogFormat::Json => layer
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
     }
 }
 
@@ -97,21 +87,14 @@ mod tests {
             tracing::warn!(policy = "shop/fraud-api", "circuit");
         });
         drop(spool);
-        let line: serde_json::Value =
-            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        assert_eq!(
-            (&line["policy"], &line["message"]),
-            (&"shop/fraud-api".into(), &"circuit".into())
-        );
+        let line: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert_eq!((&line["policy"], &line["message"]), (&"shop/fraud-api".into(), &"circuit".into()));
         assert_eq!(line["level"], "WARN");
     }
 
     #[test]
     fn a_bad_filter_says_what_would_do() {
         let error = start_log("loud=very", LogFormat::Text).unwrap_err();
-        assert!(
-            error.to_string().contains("--log") && error.to_string().contains("debug"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("--log") && error.to_string().contains("debug"), "{error}");
     }
 }

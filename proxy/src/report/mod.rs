@@ -59,9 +59,7 @@ pub use events::{CircuitChange, Events, Message, PolicyChange};
 pub use log::{Log, LogError, start_log};
 pub use reading::{Counted, Dropped, Reading};
 pub use spool::Target;
-pub(crate) use stats::{
-    ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, MODES, RETRY_DENIED_CAUSES, Slot,
-};
+pub(crate) use stats::{ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, MODES, RETRY_DENIED_CAUSES, Slot};
 pub use text::timestamp;
 pub use worker::{Collection, WorkerReport};
 
@@ -135,9 +133,7 @@ impl CallReport<'_> {
     /// The word for how it ended; `None` if the dependency's answer went out whole.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
-        self.refusal
-            .map(|refusal| refusal.reason)
-            .or(self.summary.reason)
+        self.refusal.map(|refusal| refusal.reason).or(self.summary.reason)
     }
 }
 
@@ -194,29 +190,17 @@ impl Report {
             workers: Mutex::default(),
             hand_over,
         });
-        Ok((
-            Report {
-                shared: shared.clone(),
-            },
-            Collector::new(shared, hand_overs),
-        ))
+        Ok((Report { shared: shared.clone() }, Collector::new(shared, hand_overs)))
     }
 
     /// What a worker reports with, made on that worker's thread, and the task it has to run.
     #[must_use]
     pub fn worker(&self) -> (Rc<WorkerReport>, Collection) {
         let (ask, asked) = mpsc::unbounded_channel();
-        let access = self
-            .shared
-            .access_log
-            .as_ref()
-            .map(|(spool, format)| AccessLane::new(spool.lane(), *format));
+        let access = self.shared.access_log.as_ref().map(|(spool, format)| AccessLane::new(spool.lane(), *format));
         let worker = Rc::new(WorkerReport::new(self.shared.clone(), access));
         self.shared.lock_workers().push(ask);
-        (
-            worker.clone(),
-            Collection::new(worker, asked, self.shared.hand_over.clone()),
-        )
+        (worker.clone(), Collection::new(worker, asked, self.shared.hand_over.clone()))
     }
 
     /// The series that calls of a dependency's route (`None`: those that no named route matches) are counted under.

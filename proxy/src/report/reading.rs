@@ -71,11 +71,7 @@ impl<'a> Reading<'a> {
             add_reasons(&mut counted.rejections, &slot.refused[0]);
             add_reasons(&mut counted.would_reject, &slot.refused[1]);
         }
-        let groups = self
-            .totals
-            .windows
-            .iter()
-            .filter(|(index, _)| self.totals.names.get(**index).is_some_and(wanted));
+        let groups = self.totals.windows.iter().filter(|(index, _)| self.totals.names.get(**index).is_some_and(wanted));
         let mut scratch = Scratch::default();
         for (_, window) in groups {
             counted.requests_per_second += window.calls_per_second();
@@ -86,21 +82,13 @@ impl<'a> Reading<'a> {
 
     /// The most called destinations without a policy.
     pub fn unlisted(&self, limit: usize) -> impl Iterator<Item = (String, u64)> {
-        self.totals
-            .unlisted
-            .top(limit)
-            .into_iter()
-            .map(|(name, count)| (printable(name), count))
+        self.totals.unlisted.top(limit).into_iter().map(|(name, count)| (printable(name), count))
     }
 
     /// Every series that has something to show.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&'a SeriesName, &'a Slot)> {
         let slots = self.totals.slots.iter().map(Option::as_deref);
-        self.totals
-            .names
-            .iter()
-            .zip(slots)
-            .filter_map(|(name, slot)| Some((name, slot?)))
+        self.totals.names.iter().zip(slots).filter_map(|(name, slot)| Some((name, slot?)))
     }
 
     pub(crate) fn transitions(&self) -> TransitionCounts {
@@ -119,22 +107,14 @@ impl<'a> Reading<'a> {
     pub(crate) fn dropped(&self) -> Dropped {
         Dropped {
             series: self.shared.catalog.dropped(),
-            access_log_lines: self
-                .shared
-                .access_log
-                .as_ref()
-                .map_or(0, |(spool, _)| spool.dropped()),
+            access_log_lines: self.shared.access_log.as_ref().map_or(0, |(spool, _)| spool.dropped()),
             decisions: self.totals.decisions_dropped,
         }
     }
 }
 
 fn add_reasons(into: &mut BTreeMap<&'static str, u64>, counts: &[u64]) {
-    for (reason, &count) in Reason::ALL
-        .iter()
-        .zip(counts)
-        .filter(|(_, count)| **count > 0)
-    {
+    for (reason, &count) in Reason::ALL.iter().zip(counts).filter(|(_, count)| **count > 0) {
         *into.entry(reason.as_str()).or_default() += count;
     }
 }

@@ -73,27 +73,15 @@ impl Spool {
             let shared = shared.clone();
             move || drive_writer(&shared, &target, output)
         })?;
-        Ok(Spool {
-            shared,
-            thread: Some(thread),
-        })
+        Ok(Spool { shared, thread: Some(thread) })
     }
 
     /// A lane of its own for one writer of lines.
     pub fn lane(&self) -> Lane {
         let buffer = Arc::new(Mutex::new(Vec::new()));
         lock(&self.shared.lanes).push(buffer.clone());
-        let thread = self
-            .thread
-            .as_ref()
-            .expect("the thread is there until the spool is dropped")
-            .thread()
-            .clone();
-        Lane {
-            buffer,
-            shared: self.shared.clone(),
-            thread,
-        }
+        let thread = self.thread.as_ref().expect("the thread is there until the spool is dropped").thread().clone();
+        Lane { buffer, shared: self.shared.clone(), thread }
     }
 
     /// Lines that found their lane full, or that the target did not take.
@@ -177,11 +165,7 @@ fn write_lanes(shared: &Shared, output: &mut Output, taken: &mut Vec<u8>) -> boo
             continue;
         }
         wrote = true;
-        if output
-            .write_all(taken)
-            .and_then(|()| output.flush())
-            .is_err()
-        {
+        if output.write_all(taken).and_then(|()| output.flush()).is_err() {
             let lines = taken.iter().filter(|&&byte| byte == b'\n').count();
             shared.dropped.fetch_add(lines as u64, Ordering::Relaxed);
         }
@@ -203,11 +187,7 @@ fn open_output(target: &Target) -> io::Result<Output> {
 
 fn open_file(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o640)
-        .open(path)
+    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -233,14 +213,8 @@ mod tests {
         drop(spool);
         let written = std::fs::read_to_string(path).unwrap();
         for lane in ["a", "b"] {
-            let lines: Vec<_> = written
-                .lines()
-                .filter(|line| line.starts_with(lane))
-                .collect();
-            assert_eq!(
-                lines,
-                (0..1_000).map(|n| format!("{lane}{n}")).collect::<Vec<_>>()
-            );
+            let lines: Vec<_> = written.lines().filter(|line| line.starts_with(lane)).collect();
+            assert_eq!(lines, (0..1_000).map(|n| format!("{lane}{n}")).collect::<Vec<_>>());
         }
     }
 

@@ -14,8 +14,8 @@ use super::{CallReport, Direction, StatsId};
 
 /// Upper bounds of the exposed duration histograms, in microseconds; the last bucket of [`Buckets`] is everything above.
 pub(crate) const BOUNDS_US: [u64; 16] = [
-    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
-    2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
+    10_000_000, 30_000_000, 60_000_000,
 ];
 
 /// A histogram of durations with fixed bounds, as it is exposed.
@@ -28,10 +28,7 @@ pub(crate) struct Buckets {
 impl Buckets {
     fn record(&mut self, value: Duration) {
         let us = micros(value);
-        let bucket = BOUNDS_US
-            .iter()
-            .position(|&bound| us <= bound)
-            .unwrap_or(BOUNDS_US.len());
+        let bucket = BOUNDS_US.iter().position(|&bound| us <= bound).unwrap_or(BOUNDS_US.len());
         self.counts[bucket] += 1;
         self.sum_us = self.sum_us.saturating_add(us);
     }
@@ -53,8 +50,8 @@ const OUTCOMES: usize = Outcome::ALL.len();
 /// Every cause for which a retry was not made, in the order of the enum.
 pub(crate) const RETRY_DENIED_CAUSES: [RetryDenied; 12] = {
     use RetryDenied::{
-        Attempts, Body, Budget, Bulkhead, CircuitOpen, Deadline, Forbidden, NoEndpoint, Over,
-        RetriedInbound, RetryAfter, Unsafe,
+        Attempts, Body, Budget, Bulkhead, CircuitOpen, Deadline, Forbidden, NoEndpoint, Over, RetriedInbound,
+        RetryAfter, Unsafe,
     };
     [
         Attempts,
@@ -119,10 +116,7 @@ impl Slot {
         if let Some(histogram) = &mut latency {
             histogram.reset();
         }
-        *self = Slot {
-            latency,
-            ..Slot::default()
-        };
+        *self = Slot { latency, ..Slot::default() };
     }
 
     /// Adds the counters of `other`; the histogram goes to a window instead.
@@ -157,9 +151,7 @@ impl Slot {
             self.queue_wait.record(summary.queued);
         }
         if let Some(latency) = summary.latency {
-            self.latency
-                .get_or_insert_with(new_histogram)
-                .saturating_record(micros(latency));
+            self.latency.get_or_insert_with(new_histogram).saturating_record(micros(latency));
         }
     }
 
@@ -267,10 +259,7 @@ impl Batch {
 /// Two digits, up to an hour: 13 KiB, allocated when a series first needs it.
 pub(super) fn new_histogram() -> Box<Histogram<u32>> {
     const HOUR_US: u64 = 3_600_000_000;
-    Box::new(
-        Histogram::new_with_max(HOUR_US, 2)
-            .expect("the bounds are constants that the crate accepts"),
-    )
+    Box::new(Histogram::new_with_max(HOUR_US, 2).expect("the bounds are constants that the crate accepts"))
 }
 
 fn class_of(status: u16) -> usize {

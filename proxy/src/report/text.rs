@@ -10,24 +10,12 @@ use serde::Serializer;
 pub(super) fn printable(bytes: &[u8]) -> String {
     const LONGEST: usize = 300;
     let cut = &bytes[..bytes.len().min(LONGEST)];
-    String::from_utf8_lossy(cut)
-        .chars()
-        .map(|c| {
-            if c.is_control() {
-                char::REPLACEMENT_CHARACTER
-            } else {
-                c
-            }
-        })
-        .collect()
+    String::from_utf8_lossy(cut).chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// The path of a request target: everything before the query or fragment, which may hold secrets.
 pub(super) fn without_query(target: &[u8]) -> &[u8] {
-    let end = target
-        .iter()
-        .position(|&byte| byte == b'?' || byte == b'#')
-        .unwrap_or(target.len());
+    let end = target.iter().position(|&byte| byte == b'?' || byte == b'#').unwrap_or(target.len());
     &target[..end]
 }
 
@@ -57,10 +45,7 @@ mod tests {
 
     #[test]
     fn nothing_a_caller_sends_can_steer_a_terminal() {
-        assert_eq!(
-            printable(b"a\x1b[31mb\r\n\xff"),
-            "a\u{fffd}[31mb\u{fffd}\u{fffd}\u{fffd}"
-        );
+        assert_eq!(printable(b"a\x1b[31mb\r\n\xff"), "a\u{fffd}[31mb\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(printable(&[b'x'; 1_000]).len(), 300);
     }
 
@@ -75,9 +60,6 @@ mod tests {
     fn times_are_utc_with_milliseconds() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_120_999);
         assert_eq!(timestamp(time), "2023-11-14T22:13:20.120Z");
-        assert_eq!(
-            timestamp(SystemTime::UNIX_EPOCH),
-            "1970-01-01T00:00:00.000Z"
-        );
+        assert_eq!(timestamp(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00.000Z");
     }
 }

@@ -20,25 +20,15 @@ impl TopList {
         }
         let mut inherited = 0;
         if self.counts.len() == CAPACITY {
-            let smallest = self
-                .counts
-                .iter()
-                .min_by_key(|(_, count)| **count)
-                .map(|(name, _)| name.clone());
-            inherited = smallest
-                .and_then(|name| self.counts.remove(&name))
-                .unwrap_or(0);
+            let smallest = self.counts.iter().min_by_key(|(_, count)| **count).map(|(name, _)| name.clone());
+            inherited = smallest.and_then(|name| self.counts.remove(&name)).unwrap_or(0);
         }
         self.counts.insert(name.into(), inherited + count);
     }
 
     /// The `limit` largest, largest first.
     pub fn top(&self, limit: usize) -> Vec<(&[u8], u64)> {
-        let mut all: Vec<_> = self
-            .counts
-            .iter()
-            .map(|(name, count)| (name.as_ref(), *count))
-            .collect();
+        let mut all: Vec<_> = self.counts.iter().map(|(name, count)| (name.as_ref(), *count)).collect();
         all.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
         all.truncate(limit);
         all

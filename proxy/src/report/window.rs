@@ -50,11 +50,7 @@ impl Window {
     /// Calls per second over the whole seconds that are here; 0 before the first.
     pub fn calls_per_second(&self) -> f64 {
         let calls: u64 = self.past.iter().map(|slice| slice.calls).sum();
-        if self.past.is_empty() {
-            0.0
-        } else {
-            calls as f64 / self.past.len() as f64
-        }
+        if self.past.is_empty() { 0.0 } else { calls as f64 / self.past.len() as f64 }
     }
 
     pub fn percentiles(&self, scratch: &mut Scratch) -> Option<Percentiles> {
@@ -63,12 +59,7 @@ impl Window {
             return None;
         }
         let at = |quantile| Duration::from_micros(latency.value_at_quantile(quantile));
-        Some(Percentiles {
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            samples: latency.len(),
-        })
+        Some(Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), samples: latency.len() })
     }
 
     fn slices(&self) -> impl Iterator<Item = &Slice> {
@@ -78,11 +69,7 @@ impl Window {
 
 fn copy_values(into: &mut Vec<(u64, u32)>, histogram: Option<&Histogram<u32>>) {
     let Some(histogram) = histogram else { return };
-    into.extend(
-        histogram
-            .iter_recorded()
-            .map(|value| (value.value_iterated_to(), value.count_at_value())),
-    );
+    into.extend(histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())));
 }
 
 /// A histogram to add slices up in, kept so that once a second does not mean an allocation for each dependency.

@@ -23,11 +23,7 @@ pub struct WorkerReport {
 
 impl WorkerReport {
     pub(super) fn new(shared: Arc<Shared>, access: Option<AccessLane>) -> Self {
-        WorkerReport {
-            shared,
-            batch: RefCell::default(),
-            access,
-        }
+        WorkerReport { shared, batch: RefCell::default(), access }
     }
 
     /// A call has arrived. Every call that started is reported once with [`WorkerReport::call`].
@@ -40,9 +36,7 @@ impl WorkerReport {
         let keep = {
             let mut batch = self.batch.borrow_mut();
             batch.call(report);
-            report
-                .refusal
-                .is_some_and(|refusal| batch.keeps_decision(report.stats, refusal.reason))
+            report.refusal.is_some_and(|refusal| batch.keeps_decision(report.stats, refusal.reason))
         };
         if let Some(refusal) = report.refusal.filter(|_| keep) {
             self.shared.decisions.push(Decision::made(refusal, report));
@@ -60,9 +54,7 @@ impl WorkerReport {
             batch.keeps_decision(stats, refusal.reason)
         };
         if keep {
-            self.shared
-                .decisions
-                .push(Decision::observed(refusal, facts));
+            self.shared.decisions.push(Decision::observed(refusal, facts));
         }
     }
 
@@ -97,11 +89,7 @@ impl Collection {
         requests: mpsc::UnboundedReceiver<Collect>,
         hand_over: mpsc::UnboundedSender<HandOver>,
     ) -> Self {
-        Collection {
-            worker,
-            requests,
-            hand_over,
-        }
+        Collection { worker, requests, hand_over }
     }
 
     /// Hands the batch over whenever it is asked for, until the collector is gone.

@@ -1,0 +1,198 @@
+//! What all workers share about one dependency: its limits, its sockets, and who waits for them.
+//!
+//! A `Dependency` outlives the generations of policy that describe it. Its machines stand behind one lock that is held
+//! for nanoseconds and never across an await; wakers are called after it is released.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use plimsoll_resilience::bulkhead::WaiterId;
+use plimsoll_resilience::event::Event;
+use plimsoll_resilience::protection::{Protection, ProtectionConfig};
+use plimsoll_resilience::time::Timestamp;
+
+/// A dependency's number in this process: stable over generations, never used again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DependencyId(pub u32);
+
+/// The state of one dependency. See the module documentation.
+#[derive(Debug)]
+pub struct Dependency {
+    /// Its number.
+    pub id: DependencyId,
+    /// What metrics and people call it: `namespace/name`, `unlisted` or `inbound`.
+    pub name: Arc<str>,
+    shared: Mutex<Shared>,
+    sockets: Sockets,
+    events: Arc<dyn EventSink>,
+}
+
+/// Where the state changes of a dependency are told.
+pub trait EventSink: Send + Sync + std::fmt::Debug {
+    /// Called after the dependency's lock is released, by whichever thread changed it.
+    fn on_event(&self, dependency: &str, event: &Event);
+}
+
+/// What stands behind the lock.
+#[derive(Debug)]
+pub struct Shared {
+    /// The machines.
+    pub protection: Protection,
+    waiting: HashMap<WaiterId, Waker>,
+}
+
+impl Shared {
+    /// Has `waker` called when `waiter` is granted its permit or refused because a breaker opened.
+    pub fn wait(&mut self, waiter: WaiterId, waker: &Waker) {
+        self.waiting.entry(waiter).or_insert_with(|| waker.clone()).clone_from(waker);
+    }
+
+    /// Forgets the waker of `waiter`.
+    pub fn stop_waiting(&mut self, waiter: WaiterId) {
+        self.waiting.remove(&waiter);
+    }
+}
+
+impl Dependency {
+    /// A dependency with fresh state.
+    #[must_use]
+    pub fn new(
+        id: DependencyId,
+        name: Arc<str>,
+        config: &ProtectionConfig,
+        seed: u64,
+        events: Arc<dyn EventSink>,
+        now: Timestamp,
+    ) -> Arc<Self> {
+        let shared = Shared { protection: Protection::new(config, seed, now), waiting: HashMap::new() };
+        Arc::new(Self { id, name, shared: Mutex::new(shared), sockets: Sockets::default(), events })
+    }
+
+    /// Runs `touch` on the machines, then wakes and tells whoever is concerned.
+    pub fn with<T>(&self, touch: impl FnOnce(&mut Shared) -> T) -> T {
+        self.with_call(touch, |_| {})
+    }
+
+    /// The same on behalf of one call, which is told what an observed block would have done to it.
+    pub fn with_call<T>(&self, touch: impl FnOnce(&mut Shared) -> T, mut would: impl FnMut(&Event)) -> T {
+        let mut shared = self.lock();
+        let result = touch(&mut shared);
+        let events = drain(|| shared.protection.poll_event());
+        let woken = drain(|| shared.protection.poll_woken());
+        let wakers: Vec<Waker> = woken.into_iter().filter_map(|waiter| shared.waiting.remove(&waiter)).collect();
+        drop(shared);
+        wakers.into_iter().for_each(Waker::wake);
+        for event in &events {
+            match event {
+                Event::Breaker { .. } => self.events.on_event(&self.name, event),
+                Event::WouldReject(_) | Event::WouldRetry(_) => would(event),
+            }
+        }
+        result
+    }
+
+    /// The sockets that are open to this dependency.
+    #[must_use]
+    pub fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // A panic under the lock is counted where it is caught; the machines check their own invariants.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All that `next` has to give; allocates only if that is anything.
+fn drain<T>(next: impl FnMut() -> Option<T>) -> Vec<T> {
+    std::iter::from_fn(next).collect()
+}
+
+/// `maxConnections`: how many sockets are open to a dependency, over all workers.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    open: AtomicUsize,
+    /// 0 = no limit.
+    limit: AtomicUsize,
+    /// Somebody waits for a socket: whoever has an idle one closes it instead of keeping it.
+    wanted: AtomicBool,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl Sockets {
+    /// Sockets open now.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// The limit in force, if there is one.
+    #[must_use]
+    pub fn limit(&self) -> Option<usize> {
+        Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != 0)
+    }
+
+    /// Sets the limit; `None` is none. Sockets above a lower limit are paid back as they close.
+    pub fn set_limit(&self, limit: Option<usize>) {
+        self.limit.store(limit.unwrap_or(0), Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether an idle socket ought to be closed for somebody who waits.
+    #[must_use]
+    pub fn wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// One more socket, unless the limit is reached.
+    #[must_use]
+    pub fn try_open(dependency: &Arc<Dependency>) -> Option<OpenSocket> {
+        let sockets = &dependency.sockets;
+        let limit = sockets.limit().unwrap_or(usize::MAX);
+        sockets
+            .open
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |open| (open < limit).then_some(open + 1))
+            .ok()
+            .map(|_| OpenSocket(Arc::clone(dependency)))
+    }
+
+    /// One more socket, as soon as there is one.
+    pub async fn opened(dependency: &Arc<Dependency>) -> OpenSocket {
+        poll_fn(|cx| {
+            // Registered first: a socket that closes in between is not missed.
+            dependency.sockets.wait(cx.waker());
+            Self::try_open(dependency).map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    fn wait(&self, waker: &Waker) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    fn wake(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wanted.store(false, Ordering::Relaxed);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// One open socket of a dependency, counted until it is dropped.
+#[derive(Debug)]
+pub struct OpenSocket(Arc<Dependency>);
+
+impl Drop for OpenSocket {
+    fn drop(&mut self) {
+        self.0.sockets.open.fetch_sub(1, Ordering::AcqRel);
+        if self.0.sockets.wanted() {
+            self.0.sockets.wake();
+        }
+    }
+}

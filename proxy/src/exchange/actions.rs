@@ -1,0 +1,279 @@
+//! What the flight asks for, done.
+
+use std::sync::Arc;
+use std::task::Context;
+
+use plimsoll_h1::Version;
+use plimsoll_resilience::flight::{Action, Attempt, Failure, Flight, Head};
+use plimsoll_resilience::reason::Reason;
+use plimsoll_resilience::rejection::Rejection;
+
+use super::link::{Destination, Link, Open, dial};
+use super::{End, Exchange, KEPT_ANSWER, Kept};
+use crate::forward::answer::Answer;
+use crate::forward::heads::{self, RequestFacts};
+use crate::pick::{self, Endpoint, NoEndpoint, key_of_name};
+use crate::pool::Upstream;
+use crate::reject::{AnswerForm, Refusal, write_answer};
+use crate::route::Target;
+use crate::snapshot::Endpoints;
+
+impl Exchange<'_> {
+    /// Does what the flight asks for until it asks for nothing more.
+    pub(super) fn act(&mut self, cx: &mut Context<'_>) {
+        while let Some(action) = self.flight.poll_action() {
+            self.perform(action, cx);
+        }
+    }
+
+    fn perform(&mut self, action: Action, cx: &mut Context<'_>) {
+        self.moved = true;
+        match action {
+            Action::Await => {}
+            Action::Attempt(attempt) => self.begin(attempt, cx),
+            Action::Abandon => self.abandon_attempt(),
+            Action::Keep => self.keep_answer(),
+            Action::Deliver => self.deliver(),
+            Action::DeliverKept { if_cut } => self.deliver_kept(if_cut),
+            Action::Reject(rejection) => self.reject(rejection),
+            Action::Cut(reason) => self.end = Some(End::Cut(reason)),
+            Action::Done => self.landed = true,
+        }
+    }
+
+    /// Rooms 7 and 8: an endpoint, and a connection to it.
+    fn begin(&mut self, attempt: Attempt, cx: &mut Context<'_>) {
+        self.attempt = attempt.number;
+        self.restart_answer();
+        let now = self.now;
+        let (endpoint, destination) = match self.routed.target() {
+            Target::Address(address) => (Endpoint::new(*address).key, Destination::Address(*address)),
+            Target::Name(name, port) => (key_of_name(name, *port), Destination::Name(Arc::clone(name), *port)),
+            Target::Endpoints => match self.pick(attempt) {
+                Ok(endpoint) => (endpoint.key, Destination::Address(endpoint.address)),
+                Err(NoEndpoint { all_open }) => {
+                    return self.tell(cx, |flight, shared, now| flight.handle_no_endpoint(all_open, shared, now));
+                }
+            },
+        };
+        self.tell(cx, |flight, shared, now| flight.handle_picked(endpoint, shared, now));
+        // Its breaker may have opened since it was picked: then the flight does not want the attempt any more.
+        if let Some(action) = self.flight.poll_action() {
+            return self.perform(action, cx);
+        }
+        let pooled = match &destination {
+            Destination::Address(address) if !attempt.fresh_connection => {
+                let dependency = self.dependency().id;
+                let repeatable = self.is_repeatable();
+                self.worker.pool.borrow_mut().take(dependency, *address, repeatable, now)
+            }
+            _ => None,
+        };
+        match pooled {
+            Some(upstream) => self.open(upstream),
+            None => {
+                let process = Arc::clone(&self.worker.process);
+                let dependency = Arc::clone(self.dependency());
+                let wait = self.service().connection_wait;
+                self.link = Link::Dialing(Box::pin(dial(process, dependency, destination, wait)));
+            }
+        }
+    }
+
+    fn pick(&self, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {
+        let turn = self.worker.next_turn();
+        let service = self.routed.find(&self.snapshot).0;
+        match &service.endpoints {
+            Endpoints::Fixed(endpoints) => self.pick_from(endpoints, turn, attempt),
+            Endpoints::Resolved(resolved) => self.pick_from(&resolved.load(), turn, attempt),
+            Endpoints::AsAddressed => Err(NoEndpoint { all_open: false }),
+        }
+    }
+
+    fn pick_from(&self, endpoints: &[Endpoint], turn: usize, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {
+        let rule = self.route().rules.retry.as_ref().map(|retry| retry.config.different_endpoint);
+        let avoid = pick::Avoid::of(attempt.avoid, rule);
+        self.dependency()
+            .with(|shared| pick::pick(endpoints, turn, avoid, attempt.kind, &mut shared.protection, self.now))
+    }
+
+    /// Whether this call may be on its way twice: then a pooled connection need not be beyond doubt.
+    fn is_repeatable(&self) -> bool {
+        self.request.head.method.is_idempotent()
+    }
+
+    /// Room 9 begins: the connection is ours, and the head goes out with the next write.
+    pub(super) fn open(&mut self, upstream: Upstream) {
+        self.flight.handle_connected(self.now);
+        self.endpoint = Some(upstream.address);
+        self.request.rewind();
+        let mut head = self.worker.buffers.lend();
+        let facts = RequestFacts {
+            direction: self.down.origin.direction(),
+            peer: self.down.origin.peer.ip(),
+            remaining: self.flight.remaining(self.now),
+            attempt: self.attempt,
+            trace: &self.trace,
+            host: None,
+        };
+        heads::put_request(&self.request.head, self.request.bytes(), &facts, &mut head);
+        self.link = Link::Open(Open { upstream, head, head_sent: 0, wrote: false, write_failed: false, shut: false });
+        self.moved = true;
+    }
+
+    /// The attempt is over without an answer that anyone wants.
+    pub(super) fn abandon_attempt(&mut self) {
+        self.drop_link();
+        if !self.reply.has_begun() {
+            self.restart_answer();
+        }
+    }
+
+    pub(super) fn drop_link(&mut self) {
+        if let Link::Open(open) = std::mem::replace(&mut self.link, Link::None) {
+            self.worker.buffers.give_back(open.head);
+        }
+    }
+
+    fn restart_answer(&mut self) {
+        if self.answer.held() > 0 || self.answer.has_head() {
+            let fresh = self.fresh_answer();
+            let (head, buf) = std::mem::replace(&mut self.answer, fresh).into_parts();
+            self.worker.response_heads.give_back(head);
+            self.worker.buffers.give_back(buf);
+        }
+        self.kept_link_is_done();
+    }
+
+    fn fresh_answer(&self) -> Answer {
+        Answer::new(self.worker.response_heads.lend(), self.request.head.version == Version::Http10)
+    }
+
+    /// The rest of a kept answer has had its time.
+    fn kept_link_is_done(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.link = Link::None;
+        }
+    }
+
+    fn keep_answer(&mut self) {
+        let fresh = self.fresh_answer();
+        let answer = std::mem::replace(&mut self.answer, fresh);
+        let link = std::mem::replace(&mut self.link, Link::None);
+        self.kept = Some(Kept { answer, link });
+        self.settle_kept();
+    }
+
+    /// Gives the connection of a kept answer back once it is whole, and up once it is too much.
+    pub(super) fn settle_kept(&mut self) {
+        let Some(kept) = &mut self.kept else { return };
+        if kept.answer.is_whole() {
+            let link = std::mem::replace(&mut kept.link, Link::None);
+            let answer = &kept.answer;
+            let reusable = answer.head.keep_alive && !answer.has_excess();
+            let patience = answer.head.keep_alive_timeout;
+            self.give_back(link, reusable, patience);
+        } else if kept.answer.held() > KEPT_ANSWER {
+            kept.link = Link::None;
+        }
+    }
+
+    fn deliver_kept(&mut self, if_cut: Reason) {
+        match self.kept.take() {
+            Some(kept) if kept.answer.is_whole() => {
+                self.answer = kept.answer;
+                self.deliver();
+            }
+            kept => {
+                let mut refusal = Refusal::new(if_cut);
+                refusal.status = kept.map(|kept| kept.answer.head.status).filter(|status| *status >= 400);
+                self.answer_with(&refusal);
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        self.decide_keep_alive();
+        let head = &self.answer.head;
+        let caller = self.request.head.version;
+        self.keep_alive &= heads::delimits(head.framing, caller);
+        let is_switch = head.status == 101;
+        let keeps = self.keep_alive || is_switch;
+        let retries_over = self.flight.summary().retries_over;
+        let delivery = heads::put_response(head, self.answer.bytes(), caller, keeps, retries_over, self.reply.out());
+        self.reply.begin(head.status, delivery);
+        if is_switch {
+            self.tunnel = true;
+            self.request.become_raw();
+            self.take_body();
+        }
+        self.answer.on_sent(0);
+    }
+
+    fn reject(&mut self, rejection: Rejection) {
+        self.rejected = Some(rejection);
+        self.decide_keep_alive();
+        let mut text = Vec::new();
+        let refusal = self.refusal_of(&rejection);
+        write_answer(&mut text, &refusal, &self.form());
+        let status = refusal.status();
+        self.reply.put_own(&text, status);
+    }
+
+    /// Answers in the dependency's stead.
+    pub(super) fn answer_with(&mut self, refusal: &Refusal<'_>) {
+        self.decide_keep_alive();
+        let mut text = Vec::new();
+        write_answer(&mut text, refusal, &self.form());
+        self.reply.put_own(&text, refusal.status());
+    }
+
+    fn form(&self) -> AnswerForm {
+        let accept = self.request.head.fields.value(plimsoll_h1::FieldKind::Accept, self.request.bytes());
+        AnswerForm {
+            head_request: self.method() == plimsoll_h1::Method::Head,
+            close: !self.keep_alive,
+            problem: accept.is_some_and(AnswerForm::accepts_problem),
+            local: self.down.is_local(),
+            date: self.worker.clock.wall(self.now),
+        }
+    }
+
+    /// Gives a connection back to the pool if another request may follow on it.
+    pub(super) fn give_back(&mut self, link: Link, reusable: bool, patience: Option<u32>) {
+        let Link::Open(open) = link else { return };
+        let sent_whole = self.request.is_whole()
+            && self.request.is_sent()
+            && open.head_sent == open.head.len()
+            && !open.write_failed;
+        self.worker.buffers.give_back(open.head);
+        if reusable && sent_whole && !self.tunnel {
+            let idle = self.route().rules.timeouts.idle;
+            let patience = patience.map(|seconds| std::time::Duration::from_secs(u64::from(seconds)));
+            self.worker.give_back(self.dependency(), open.upstream, patience, idle, self.now);
+        }
+    }
+
+    /// Tells the flight of an answer's head.
+    pub(super) fn report_head(&mut self, cx: &Context<'_>) {
+        let head = self.judge_head();
+        self.tell(cx, |flight, shared, now| flight.handle_head(head, shared, now));
+    }
+
+    fn judge_head(&self) -> Head {
+        let (head, buf) = (&self.answer.head, self.answer.bytes());
+        crate::outcome::judge(head, buf, &self.route().rules, self.worker.clock.wall(self.now))
+    }
+
+    /// Tells the flight that the attempt failed.
+    pub(super) fn fail(&mut self, failure: Failure, cx: &Context<'_>) {
+        self.drop_link();
+        self.tell(cx, |flight, shared, now| flight.handle_failed(failure, shared, now));
+    }
+
+    /// Tells the flight that nobody waits for the call any more.
+    pub(super) fn caller_gone(&mut self, cx: &Context<'_>) {
+        self.end = Some(End::CallerGone);
+        self.tell(cx, Flight::handle_caller_gone);
+    }
+}

@@ -1,0 +1,357 @@
+//! One call, from its head to its report: the flight decides, this moves the bytes.
+//!
+//! ```text
+//!            flight (when, how often, how long)
+//!               | actions          ^ what happened
+//!   caller --> request --> link --> answer --> reply --> caller
+//! ```
+//! `poll` is the whole loop: do what the flight asks, move what can be moved, tell the flight, until nothing moves.
+//! Nothing here waits in its own right, so one timer and the readiness of two sockets are all that wakes a call.
+
+mod actions;
+mod link;
+mod pumps;
+mod report;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use plimsoll_h1::{Method, RequestHead, Upgrade, Version};
+use plimsoll_resilience::flight::{Call, Flight, Safety};
+use plimsoll_resilience::protection::Protection;
+use plimsoll_resilience::reason::Reason;
+use plimsoll_resilience::rejection::Rejection;
+use plimsoll_resilience::time::Timestamp;
+
+use self::link::Link;
+use crate::deadline;
+use crate::dependency::Dependency;
+use crate::forward::answer::Answer;
+use crate::forward::reply::Reply;
+use crate::forward::request::Request;
+use crate::route::Routed;
+use crate::runtime::drain::Phase;
+use crate::runtime::worker::Worker;
+use crate::serve::Downstream;
+use crate::snapshot::{Route, Service, Snapshot};
+use crate::trace::Trace;
+
+/// How much of an answer is kept while a retry is tried.
+const KEPT_ANSWER: usize = 16 * 1024;
+
+/// What becomes of the caller's connection after a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// The next request may follow.
+    Next,
+    /// It is closed once the caller has had a chance to read the answer.
+    Close,
+    /// The caller has gone, or the answer was cut: it is closed at once.
+    Drop,
+    /// The answer was cut, and only a reset can tell the caller so.
+    Reset,
+}
+
+/// One call in progress.
+pub struct Exchange<'c> {
+    worker: &'c Worker,
+    down: &'c mut Downstream,
+    snapshot: Arc<Snapshot>,
+    routed: Routed,
+    arrived: Timestamp,
+    now: Timestamp,
+    caller_deadline: Option<Timestamp>,
+    trace: Trace,
+    flight: Flight,
+    request: Request,
+    link: Link,
+    /// Where the last attempt went.
+    endpoint: Option<SocketAddr>,
+    attempt: u32,
+    answer: Answer,
+    kept: Option<Kept>,
+    reply: Reply,
+    /// Something moved since the loop last looked.
+    moved: bool,
+    /// We wait for the caller, and the flight knows.
+    waits_for_caller: bool,
+    /// The flight has nothing more to say.
+    landed: bool,
+    /// The flight was told that the answer is whole.
+    told_ended: bool,
+    /// The connection has become a tunnel.
+    tunnel: bool,
+    keep_alive: bool,
+    rejected: Option<Rejection>,
+    end: Option<End>,
+    /// Why no connection could be made, where the flight knows only that.
+    dial_reason: Option<Reason>,
+    reported: bool,
+}
+
+/// An answer that a retry may yet replace.
+struct Kept {
+    answer: Answer,
+    /// Where the rest of it comes from, until it is whole, too much, or the next attempt begins.
+    link: Link,
+}
+
+/// How a call ended other than by its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The caller has gone.
+    CallerGone,
+    /// The answer was cut.
+    Cut(Reason),
+    /// The caller's body breaks its framing.
+    Malformed,
+}
+
+impl<'c> Exchange<'c> {
+    /// Takes on the call whose head is in `request`.
+    pub fn start(
+        worker: &'c Worker,
+        down: &'c mut Downstream,
+        snapshot: Arc<Snapshot>,
+        routed: Routed,
+        request: Request,
+        arrived: Timestamp,
+        waker: &Waker,
+    ) -> Self {
+        let (service, route) = routed.find(&snapshot);
+        let head = &request.head;
+        let caller_deadline = deadline::of_caller(head, request.bytes(), arrived);
+        let trace = Trace::of(head, request.bytes(), &mut worker.random.borrow_mut());
+        let call =
+            call_of(head, request.bytes(), route, caller_deadline, arrived, worker.random.borrow_mut().next_u64());
+        let rules = Arc::clone(&route.rules);
+        let flight = service.dependency.with(|shared| {
+            let flight = Flight::start(rules, call, &mut shared.protection, arrived);
+            if let Some(waiter) = flight.waiter() {
+                shared.wait(waiter, waker);
+            }
+            flight
+        });
+        let keep_alive = head.keep_alive;
+        let dechunk = head.version == Version::Http10;
+        let answer = Answer::new(worker.response_heads.lend(), dechunk);
+        let reply = Reply::new(worker.buffers.lend());
+        let mut exchange = Self {
+            worker,
+            down,
+            routed,
+            arrived,
+            now: arrived,
+            caller_deadline,
+            trace,
+            flight,
+            request,
+            link: Link::None,
+            endpoint: None,
+            attempt: 0,
+            answer,
+            kept: None,
+            reply,
+            moved: false,
+            waits_for_caller: false,
+            landed: false,
+            told_ended: false,
+            tunnel: false,
+            keep_alive,
+            rejected: None,
+            end: None,
+            dial_reason: None,
+            reported: false,
+            snapshot,
+        };
+        exchange.started();
+        if exchange.flight.may_be_retried() && !exchange.request.is_whole() {
+            exchange.keep_body();
+        }
+        exchange.take_body();
+        exchange
+    }
+
+    /// Runs the call to its end.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<After> {
+        self.now = self.worker.now();
+        if self.flight.waiter().is_some() {
+            self.tell(cx, Flight::handle_woken);
+        }
+        loop {
+            self.moved = false;
+            self.act(cx);
+            self.poll_dial(cx);
+            self.poll_request(cx);
+            self.poll_answer(cx);
+            self.poll_kept(cx);
+            self.poll_reply(cx);
+            if let Some(after) = self.after() {
+                self.report();
+                return Poll::Ready(after);
+            }
+            self.note_caller_wait();
+            if !self.moved && !self.ring(cx) && !self.watch_caller(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn service(&self) -> &Service {
+        self.routed.find(&self.snapshot).0
+    }
+
+    fn route(&self) -> &Route {
+        self.routed.find(&self.snapshot).1
+    }
+
+    fn dependency(&self) -> &Arc<Dependency> {
+        &self.service().dependency
+    }
+
+    /// Tells the flight what happened, under the dependency's lock, and sees to it that it is woken if it has to wait.
+    fn tell(&mut self, cx: &Context<'_>, input: impl FnOnce(&mut Flight, &mut Protection, Timestamp)) {
+        let dependency = &self.routed.find(&self.snapshot).0.dependency;
+        let mut would = Vec::new();
+        dependency.with_call(
+            |shared| {
+                let before = self.flight.waiter();
+                input(&mut self.flight, &mut shared.protection, self.now);
+                let waiter = self.flight.waiter();
+                if let Some(waiter) = waiter {
+                    shared.wait(waiter, cx.waker());
+                } else if let Some(before) = before {
+                    shared.stop_waiting(before);
+                }
+            },
+            |event| would.push(*event),
+        );
+        would.iter().for_each(|event| self.would(event));
+        self.moved = true;
+    }
+
+    /// Lets the flight's clocks run out, or sets the alarm for the next one.
+    fn ring(&mut self, cx: &Context<'_>) -> bool {
+        let next = self.flight.next_timeout();
+        if next.is_some_and(|at| at <= self.now) {
+            self.tell(cx, Flight::handle_timeout);
+            return true;
+        }
+        self.down.alarm.set(next, cx.waker());
+        false
+    }
+
+    /// The clock of slow calls stands still while we wait for our caller.
+    fn note_caller_wait(&mut self) {
+        let for_request =
+            self.link.is_open() && !self.request.is_whole() && self.request.is_sent() && !self.answer.has_head();
+        let for_room = self.reply.has_begun() && !self.reply.is_flushed(&self.answer);
+        let waits = for_request || for_room;
+        if waits != self.waits_for_caller {
+            self.waits_for_caller = waits;
+            if waits {
+                self.flight.handle_caller_wait(self.now);
+            } else {
+                self.flight.handle_caller_ready(self.now);
+            }
+        }
+    }
+
+    /// What becomes of the connection, once the call is over.
+    fn after(&self) -> Option<After> {
+        if !self.landed {
+            return None;
+        }
+        match self.end {
+            Some(End::CallerGone) => return Some(After::Drop),
+            Some(End::Cut(_)) if self.reply_ends_with_connection() => return Some(After::Reset),
+            Some(End::Cut(_)) => return Some(After::Drop),
+            Some(End::Malformed) | None => {}
+        }
+        if !self.reply.is_complete() {
+            return None;
+        }
+        if self.tunnel || !self.keep_alive || self.end.is_some() {
+            return Some(After::Close);
+        }
+        Some(After::Next)
+    }
+
+    /// Whether the caller takes the end of its connection for the end of the answer.
+    fn reply_ends_with_connection(&self) -> bool {
+        self.tunnel || !crate::forward::heads::delimits(self.answer.head.framing, self.request.head.version)
+    }
+
+    /// Whether this answer says that the connection lives on.
+    fn decide_keep_alive(&mut self) {
+        self.keep_alive &= self.worker.phase() < Phase::Notice;
+        // What the caller has yet to send nobody will read, and with `Expect: 100-continue` it may not come at all.
+        self.keep_alive &= self.request.is_whole();
+    }
+
+    /// Keeps the body for another attempt, as far as policy and memory allow.
+    fn keep_body(&mut self) {
+        let limit = self.route().rules.retry.as_ref().map_or(0, |retry| retry.config.body_buffer);
+        self.request.keep(limit, self.worker.process.kept_bodies.lease());
+    }
+
+    /// Gives buffers back for the next call.
+    fn recycle(&mut self) {
+        self.drop_link();
+        let worker = self.worker;
+        let reply = std::mem::replace(&mut self.reply, Reply::new(BytesMut::new()));
+        worker.buffers.give_back(reply.into_out());
+        let answers = [Some(std::mem::take(&mut self.answer)), self.kept.take().map(|kept| kept.answer)];
+        for (head, buf) in answers.into_iter().flatten().map(Answer::into_parts) {
+            worker.response_heads.give_back(head);
+            worker.buffers.give_back(buf);
+        }
+    }
+
+    fn method(&self) -> Method {
+        self.request.head.method
+    }
+
+    /// Reports the call, if that is yet to be done, and gives back what the connection uses again.
+    pub fn finish(mut self: Box<Self>) -> (RequestHead, BytesMut) {
+        self.abandon();
+        self.recycle();
+        std::mem::take(&mut self.request).into_parts()
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+fn call_of(
+    head: &RequestHead,
+    buf: &[u8],
+    route: &Route,
+    caller_deadline: Option<Timestamp>,
+    arrived: Timestamp,
+    seed: u64,
+) -> Call {
+    let is = |kind| head.fields.contains(kind);
+    let safety = match head.method {
+        method if method.is_safe() => Safety::Safe,
+        method if method.is_idempotent() => Safety::Idempotent,
+        _ => Safety::Unsafe,
+    };
+    Call {
+        arrived,
+        caller_deadline,
+        safety,
+        idempotency_key: is(plimsoll_h1::FieldKind::IdempotencyKey),
+        retried_inbound: deadline::is_retry(head, buf),
+        // gRPC does not travel over HTTP/1.1.
+        grpc: false,
+        streaming: head.upgrade == Upgrade::WebSocket,
+        route: route.id,
+        seed,
+    }
+}

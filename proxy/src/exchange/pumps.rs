@@ -1,0 +1,271 @@
+//! Room 9: the bytes, both ways, with back-pressure. Whoever has no room to write to stops reading.
+
+use std::io;
+use std::net::Shutdown;
+use std::task::{Context, Poll};
+
+use plimsoll_h1::{Limits, Upgrade, Version};
+use plimsoll_resilience::flight::{Failure, Flight};
+use socket2::SockRef;
+
+use super::link::Link;
+use super::{End, Exchange};
+use crate::forward::answer::{Found, Invalid};
+use crate::forward::heads;
+use crate::forward::io::poll_write;
+use crate::forward::request::BodyEnd;
+use crate::reject::Refusal;
+
+impl Exchange<'_> {
+    /// Goes on with making a connection.
+    pub(super) fn poll_dial(&mut self, cx: &mut Context<'_>) {
+        let Link::Dialing(dial) = &mut self.link else { return };
+        let Poll::Ready(dialed) = dial.as_mut().poll(cx) else { return };
+        self.link = Link::None;
+        match dialed {
+            Ok(upstream) => self.open(upstream),
+            Err(error) => {
+                self.dial_reason = error.reason;
+                self.fail(error.failure, cx);
+            }
+        }
+    }
+
+    /// From the caller to the endpoint.
+    pub(super) fn poll_request(&mut self, cx: &mut Context<'_>) {
+        loop {
+            if self.write_request(cx) {
+                continue;
+            }
+            // A body that nobody will be sent stays where it is, but for what shows that the caller is still there.
+            let room = self.request.is_sent() || self.request.is_kept();
+            if self.landed && !self.tunnel || self.request.is_whole() || !room {
+                return;
+            }
+            match self.request.poll_fill(&mut self.down.stream, cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(_)) => {
+                    self.progress();
+                    self.take_body();
+                }
+                Poll::Ready(Err(BodyEnd::CallerGone)) if self.tunnel => {
+                    self.request.end_raw();
+                    self.moved = true;
+                }
+                Poll::Ready(Err(_)) => return self.caller_gone(cx),
+            }
+        }
+    }
+
+    /// Writes once; false when there is nothing to write or no room to write to.
+    fn write_request(&mut self, cx: &mut Context<'_>) -> bool {
+        let Link::Open(open) = &mut self.link else { return false };
+        if open.write_failed || open.shut {
+            return false;
+        }
+        let (head, body) = (&open.head[open.head_sent..], self.request.unsent());
+        if head.is_empty() && body.is_empty() {
+            if self.tunnel && self.request.is_whole() {
+                open.shut = true;
+                // Fails only when the other side is gone, which reading will show.
+                let _ = SockRef::from(&open.upstream.stream).shutdown(Shutdown::Write);
+            }
+            return false;
+        }
+        let head_len = head.len();
+        match poll_write(&open.upstream.stream, head, body, cx) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(written)) => {
+                let of_head = written.min(head_len);
+                open.head_sent += of_head;
+                self.request.on_sent(written - of_head);
+                if !std::mem::replace(&mut open.wrote, true) {
+                    self.flight.handle_sent(self.now);
+                }
+                self.progress();
+                true
+            }
+            Poll::Ready(Err(_)) => {
+                // The server may have answered before it closed: reading decides.
+                open.write_failed = true;
+                self.moved = true;
+                false
+            }
+        }
+    }
+
+    /// Looks at the part of the body that has arrived.
+    pub(super) fn take_body(&mut self) {
+        match self.request.take() {
+            Ok(true) => {}
+            Ok(false) => self.flight.handle_unrepeatable(),
+            Err(error) => {
+                tracing::debug!(%error, "malformed request body");
+                self.end = Some(End::Malformed);
+            }
+        }
+    }
+
+    /// From the endpoint towards the caller.
+    pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) {
+        if self.end == Some(End::Malformed) && !self.landed {
+            return self.refuse_malformed_body(cx);
+        }
+        // One buffer at a time: the caller takes what is here before more is read.
+        while !self.answer.is_whole() && self.reply.is_flushed(&self.answer) {
+            let Link::Open(open) = &mut self.link else { return };
+            match self.answer.poll_fill(&mut open.upstream.stream, &self.worker.buffers, cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(count)) if count > 0 => {
+                    self.progress();
+                    if !self.look(cx) {
+                        return;
+                    }
+                }
+                Poll::Ready(end) => return self.upstream_closed(end, cx),
+            }
+        }
+    }
+
+    /// Makes what it can of the bytes that have arrived. False when the attempt is over.
+    fn look(&mut self, cx: &mut Context<'_>) -> bool {
+        let upgrade_asked = self.request.head.upgrade == Upgrade::WebSocket;
+        loop {
+            match self.answer.look(self.request.head.method, &Limits::default(), upgrade_asked) {
+                Ok(Found::Nothing) => return true,
+                Ok(Found::Interim) => {
+                    if self.request.head.version == Version::Http11 && !self.reply.has_begun() {
+                        heads::put_interim(&self.answer.head, self.answer.bytes(), self.reply.out());
+                    }
+                }
+                Ok(Found::Head) => {
+                    self.look_at_body();
+                    self.report_head(cx);
+                    self.act(cx);
+                    if !self.reply.has_begun() {
+                        return false;
+                    }
+                    self.end_if_whole(cx);
+                }
+                Ok(Found::Body) => self.end_if_whole(cx),
+                Err(invalid) => {
+                    self.invalid(invalid, cx);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// The part of the body that came with the head decides whether the answer is whole, before the flight is asked.
+    fn look_at_body(&mut self) {
+        // A body that is broken from its first byte is found out by the next look.
+        let _ = self.answer.look(self.request.head.method, &Limits::default(), false);
+    }
+
+    fn end_if_whole(&mut self, cx: &Context<'_>) {
+        let whole = self.answer.is_whole() && (!self.tunnel || self.request.is_whole());
+        if !whole || self.told_ended {
+            return;
+        }
+        self.told_ended = true;
+        let reusable = self.answer.head.keep_alive && !self.answer.has_excess();
+        let patience = self.answer.head.keep_alive_timeout;
+        if !self.tunnel {
+            let link = std::mem::replace(&mut self.link, Link::None);
+            self.give_back(link, reusable, patience);
+        }
+        self.tell(cx, Flight::handle_ended);
+    }
+
+    fn upstream_closed(&mut self, end: io::Result<usize>, cx: &mut Context<'_>) {
+        let clean = end.is_ok();
+        if clean && self.answer.close().is_ok() {
+            self.moved = true;
+            return self.end_if_whole(cx);
+        }
+        let Link::Open(open) = &self.link else { return };
+        let failure = if open.wrote { Failure::Reset } else { Failure::NotSent };
+        self.fail(failure, cx);
+    }
+
+    fn invalid(&mut self, invalid: Invalid, cx: &mut Context<'_>) {
+        let dependency = &*self.dependency().name;
+        tracing::warn!(dependency, endpoint = ?self.endpoint, error = %invalid, "not a valid answer");
+        self.fail(Failure::Protocol, cx);
+    }
+
+    /// The rest of an answer that a retry may replace.
+    pub(super) fn poll_kept(&mut self, cx: &mut Context<'_>) {
+        let method = self.method();
+        while let Some(kept) = &mut self.kept
+            && let Link::Open(open) = &mut kept.link
+        {
+            match kept.answer.poll_fill(&mut open.upstream.stream, &self.worker.buffers, cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(count)) if count > 0 => {
+                    if kept.answer.look(method, &Limits::default(), false).is_err() {
+                        kept.link = Link::None;
+                    }
+                    self.settle_kept();
+                }
+                Poll::Ready(end) => {
+                    // Whole if it ends with the connection; cut otherwise.
+                    let _ = end.is_ok() && kept.answer.close().is_ok();
+                    kept.link = Link::None;
+                }
+            }
+        }
+    }
+
+    /// To the caller.
+    pub(super) fn poll_reply(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.end, Some(End::CallerGone | End::Cut(_))) {
+            return;
+        }
+        let mut moved = false;
+        let flushed = self.reply.poll_flush(&self.down.stream, &mut self.answer, &mut moved, cx);
+        if moved {
+            self.progress();
+        }
+        match flushed {
+            Poll::Ready(Err(_)) => self.caller_gone(cx),
+            Poll::Ready(Ok(())) if self.tunnel && self.answer.is_whole() => {
+                // The server has closed its side of the tunnel: so do we, and end when the caller does.
+                let _ = SockRef::from(&self.down.stream).shutdown(Shutdown::Write);
+                self.end_if_whole(cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// With nothing else to wait for from the caller, its going away is what is left to notice. True when it has gone.
+    pub(super) fn watch_caller(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.request.is_whole() || self.tunnel || self.end.is_some() {
+            return false;
+        }
+        match self.request.poll_watch(&mut self.down.stream, cx) {
+            // Its next request has begun to arrive; it waits its turn.
+            Poll::Pending | Poll::Ready(Ok(_)) => false,
+            Poll::Ready(Err(_)) => {
+                self.caller_gone(cx);
+                true
+            }
+        }
+    }
+
+    fn refuse_malformed_body(&mut self, cx: &Context<'_>) {
+        self.drop_link();
+        self.tell(cx, Flight::handle_caller_gone);
+        self.keep_alive = false;
+        if self.reply.has_begun() {
+            self.end = Some(End::Cut(plimsoll_resilience::reason::Reason::MalformedRequest));
+        } else {
+            self.answer_with(&Refusal::malformed("the body of the request breaks its framing"));
+        }
+    }
+
+    fn progress(&mut self) {
+        self.flight.handle_progress(self.now);
+        self.moved = true;
+    }
+}

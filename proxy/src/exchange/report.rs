@@ -1,0 +1,108 @@
+//! Room 10: what happened? Exactly once per call, whatever happened.
+
+use plimsoll_resilience::event::Event;
+use plimsoll_resilience::reason::Reason;
+use plimsoll_resilience::rejection::Rejection;
+
+use super::{End, Exchange};
+use crate::reject::{Numbers, Refusal};
+use crate::report::{CallFacts, CallReport};
+
+impl Exchange<'_> {
+    /// Tells the report that the call has begun.
+    pub(super) fn started(&self) {
+        self.worker.report.started(self.route().stats);
+    }
+
+    /// Tells the report how the call ended.
+    pub(super) fn report(&mut self) {
+        if std::mem::replace(&mut self.reported, true) {
+            return;
+        }
+        let refusal = self.refusal();
+        let report = CallReport {
+            stats: self.route().stats,
+            facts: self.facts(),
+            status: self.reply.status,
+            refusal: refusal.as_ref(),
+            summary: self.flight.summary(),
+            endpoint: self.endpoint,
+            duration: self.worker.now().saturating_since(self.arrived),
+            deadline_remaining: self.caller_deadline.map(|deadline| deadline.saturating_since(self.arrived)),
+            bytes_received: self.request.received(),
+            bytes_sent: self.reply.body_bytes,
+        };
+        self.worker.report.call(&report);
+    }
+
+    /// Ends a call whose connection or worker is going away.
+    pub(super) fn abandon(&mut self) {
+        if !self.landed {
+            let now = self.worker.now();
+            let waiter = self.flight.waiter();
+            let dependency = &self.routed.find(&self.snapshot).0.dependency;
+            dependency.with(|shared| {
+                self.flight.handle_caller_gone(&mut shared.protection, now);
+                if let Some(waiter) = waiter {
+                    shared.stop_waiting(waiter);
+                }
+            });
+            while self.flight.poll_action().is_some() {}
+            self.landed = true;
+            self.end.get_or_insert(End::CallerGone);
+        }
+        self.report();
+    }
+
+    /// What an observed block would have done to this call.
+    pub(super) fn would(&self, event: &Event) {
+        if let Event::WouldReject(rejection) = event {
+            self.worker.report.would_refuse(self.route().stats, &self.refusal_of(rejection), &self.facts());
+        }
+    }
+
+    /// The answer that the proxy made, or the cut in one.
+    fn refusal(&self) -> Option<Refusal<'_>> {
+        if let Some(rejection) = &self.rejected {
+            return Some(self.refusal_of(rejection));
+        }
+        let reason = match self.end? {
+            End::CallerGone => Reason::ClientGone,
+            End::Cut(reason) => reason,
+            End::Malformed => Reason::MalformedRequest,
+        };
+        Some(self.named(Refusal::new(reason)))
+    }
+
+    pub(super) fn refusal_of(&self, rejection: &Rejection) -> Refusal<'_> {
+        let reason = self.dial_reason.unwrap_or(rejection.reason);
+        let mut refusal = self.named(Refusal::new(reason));
+        refusal.block = Some(rejection.block.as_str());
+        refusal.numbers = Some(Numbers { observed: rejection.observed, limit: rejection.limit });
+        refusal.retry_after = rejection.retry_at.map(|at| at.saturating_since(self.now));
+        refusal.retries_spent = self.flight.summary().retries_over;
+        refusal
+    }
+
+    fn named<'r>(&'r self, mut refusal: Refusal<'r>) -> Refusal<'r> {
+        let service = self.service();
+        refusal.policy = service.policy.as_deref();
+        refusal.route = self.route().name.as_deref();
+        refusal.generation = Some(&self.snapshot.generation);
+        refusal
+    }
+
+    fn facts(&self) -> CallFacts<'_> {
+        let (head, buf) = (&self.request.head, self.request.bytes());
+        CallFacts {
+            time: self.worker.clock.wall(self.arrived),
+            direction: self.down.origin.direction(),
+            method: head.method_name.of(buf),
+            host: head.host.of(buf),
+            path: head.path.of(buf),
+            trace_id: self.trace.id(),
+            policy: self.service().policy.as_deref(),
+            route: self.route().name.as_deref(),
+        }
+    }
+}

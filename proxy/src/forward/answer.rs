@@ -1,0 +1,237 @@
+//! The answer on its way: read from an attempt's connection, checked, and handed to the caller.
+//!
+//! ```text
+//!   buf:  [ interim heads, head .. | body, or the part of it that is here ]
+//!          0                  body_from      sent          taken        len
+//! ```
+
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use plimsoll_h1::{
+    BodyDecoder, BodyError, BodyFraming, Decoded, Limits, Method, ResponseError, ResponseHead, Truncated,
+    decode_response,
+};
+use tokio::net::TcpStream;
+
+use super::body;
+use super::io::poll_read;
+use crate::runtime::buffers::{Buffers, INITIAL, STREAMING};
+
+/// More interim answers than anyone sends before a final one.
+const MAX_INTERIM: u32 = 32;
+
+/// What one attempt has brought so far.
+#[derive(Debug)]
+pub struct Answer {
+    /// The final head, once `stage` is `Body`; its spans are ranges of `bytes()`.
+    pub head: ResponseHead,
+    buf: BytesMut,
+    stage: Stage,
+    taken: usize,
+    sent: usize,
+    decoder: BodyDecoder,
+    ended: bool,
+    /// The caller does not know chunks (HTTP/1.0): they are taken off.
+    dechunk: bool,
+    interim: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// No final head yet.
+    Head,
+    /// The final head is here.
+    Body,
+}
+
+/// What a look at the bytes has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing new.
+    Nothing,
+    /// An interim head: it is in `head` until the next look.
+    Interim,
+    /// The final head.
+    Head,
+    /// More of the body, or its end.
+    Body,
+}
+
+/// What the server sent is not HTTP/1.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// Its head.
+    #[error("{0}")]
+    Head(#[from] ResponseError),
+    /// Its body.
+    #[error("{0}")]
+    Body(#[from] BodyError),
+    /// Too many interim answers, or a switch of protocols that nobody asked for.
+    #[error("an answer that the request does not allow")]
+    Unasked,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self::new(ResponseHead::default(), false)
+    }
+}
+
+impl Answer {
+    /// Nothing yet. `head` is any head, to be written over.
+    #[must_use]
+    pub fn new(head: ResponseHead, dechunk: bool) -> Self {
+        let decoder = BodyDecoder::verbatim(BodyFraming::None, &Limits::default());
+        Self {
+            head,
+            buf: BytesMut::new(),
+            stage: Stage::Head,
+            taken: 0,
+            sent: 0,
+            decoder,
+            ended: false,
+            dechunk,
+            interim: 0,
+        }
+    }
+
+    /// The bytes that the head's spans are ranges of.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buf
+    }
+
+    /// Whether the final head is here.
+    #[must_use]
+    pub fn has_head(&self) -> bool {
+        self.stage == Stage::Body
+    }
+
+    /// Whether the whole answer is here.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.ended
+    }
+
+    /// What the caller has yet to be sent, of what is here.
+    #[must_use]
+    pub fn unsent(&self) -> &[u8] {
+        &self.buf[self.sent..self.taken]
+    }
+
+    /// `count` more bytes were written to the caller, or copied for it.
+    pub fn on_sent(&mut self, count: usize) {
+        self.sent += count;
+        debug_assert!(self.sent <= self.taken);
+        if self.sent == self.taken && self.taken == self.buf.len() && self.stage == Stage::Body {
+            self.buf.clear();
+            self.sent = 0;
+            self.taken = 0;
+        }
+    }
+
+    /// Bytes of the answer that have arrived and wait here, the head included.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Whether the server has sent more than its answer.
+    #[must_use]
+    pub fn has_excess(&self) -> bool {
+        self.ended && self.taken < self.buf.len()
+    }
+
+    /// Whether the body is told from what follows only by the end of the connection.
+    #[must_use]
+    pub fn ends_with_connection(&self) -> bool {
+        self.head.framing == BodyFraming::UntilClose
+    }
+
+    /// Reads once. `Ok(0)` is the end of the stream.
+    ///
+    /// # Errors
+    /// As the socket's.
+    pub fn poll_fill(
+        &mut self,
+        stream: &mut TcpStream,
+        buffers: &Buffers,
+        cx: &mut Context<'_>,
+    ) -> Poll<std::io::Result<usize>> {
+        // A buffer is borrowed only once there is something to put into it.
+        ready!(stream.poll_read_ready(cx))?;
+        if self.buf.capacity() == 0 {
+            self.buf = buffers.lend();
+        } else if self.buf.len() == self.buf.capacity() {
+            let more = if self.buf.capacity() < STREAMING { STREAMING - self.buf.capacity() } else { INITIAL };
+            self.buf.reserve(more);
+        }
+        poll_read(stream, &mut self.buf, cx)
+    }
+
+    /// Looks at what has arrived since the last time. Call again until it finds nothing.
+    ///
+    /// # Errors
+    /// [`Invalid`] when it is not HTTP/1.1.
+    pub fn look(&mut self, method: Method, limits: &Limits, upgrade_asked: bool) -> Result<Found, Invalid> {
+        match self.stage {
+            Stage::Head => self.look_for_head(method, limits, upgrade_asked),
+            Stage::Body if self.ended || self.taken == self.buf.len() => Ok(Found::Nothing),
+            Stage::Body => {
+                self.ended = body::take(&mut self.decoder, !self.dechunk, &mut self.buf, &mut self.taken)?;
+                Ok(Found::Body)
+            }
+        }
+    }
+
+    /// The server has closed its side.
+    ///
+    /// # Errors
+    /// [`Truncated`] when the answer is not whole.
+    pub fn close(&mut self) -> Result<(), Truncated> {
+        if self.stage == Stage::Head {
+            return Err(Truncated);
+        }
+        self.decoder.close()?;
+        self.ended = true;
+        Ok(())
+    }
+
+    /// The head and the buffer, to be used again.
+    #[must_use]
+    pub fn into_parts(self) -> (ResponseHead, BytesMut) {
+        (self.head, self.buf)
+    }
+
+    fn look_for_head(&mut self, method: Method, limits: &Limits, upgrade_asked: bool) -> Result<Found, Invalid> {
+        // An interim head that was found before has been passed on by now.
+        if self.taken > 0 {
+            self.buf.copy_within(self.taken.., 0);
+            self.buf.truncate(self.buf.len() - self.taken);
+            self.taken = 0;
+        }
+        if self.buf.is_empty() {
+            return Ok(Found::Nothing);
+        }
+        let Decoded::Complete { len } = decode_response(&self.buf, method, limits, &mut self.head)? else {
+            return Ok(Found::Nothing);
+        };
+        self.taken = len;
+        if self.head.is_interim() {
+            self.interim += 1;
+            return if self.interim > MAX_INTERIM { Err(Invalid::Unasked) } else { Ok(Found::Interim) };
+        }
+        let switches = self.head.status == 101;
+        if switches && !(upgrade_asked && self.head.upgrade == plimsoll_h1::Upgrade::WebSocket) {
+            return Err(Invalid::Unasked);
+        }
+        let framing = if switches { BodyFraming::UntilClose } else { self.head.framing };
+        self.stage = Stage::Body;
+        self.sent = len;
+        self.decoder =
+            if self.dechunk { BodyDecoder::new(framing, limits) } else { BodyDecoder::verbatim(framing, limits) };
+        self.ended = self.decoder.is_end();
+        Ok(Found::Head)
+    }
+}

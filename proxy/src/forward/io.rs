@@ -1,0 +1,45 @@
+//! Reading into and writing from buffers without blocking, and without a system call that readiness says is useless.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use tokio::net::TcpStream;
+use tokio_util::io::poll_read_buf;
+
+/// Reads once into the spare room of `buffer`, which must have some. `Ok(0)` is the end of the stream.
+///
+/// Goes by way of `AsyncRead`, which takes a short read as the news that the socket is empty; `try_read` would ask the
+/// kernel again each time.
+pub fn poll_read(stream: &mut TcpStream, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    debug_assert!(buffer.capacity() > buffer.len(), "a read without room would look like the end of the stream");
+    loop {
+        match ready!(poll_read_buf(Pin::new(stream), cx, buffer)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+/// Writes as much of `first`, then `second`, as the socket takes at once. Never called with nothing to write.
+pub fn poll_write(stream: &TcpStream, first: &[u8], second: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_write_ready(cx))?;
+        let written = if second.is_empty() {
+            stream.try_write(first)
+        } else if first.is_empty() {
+            stream.try_write(second)
+        } else {
+            stream.try_write_vectored(&[IoSlice::new(first), IoSlice::new(second)])
+        };
+        match written {
+            Err(error) if is_transient(&error) => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

@@ -1,0 +1,147 @@
+//! What the caller is sent: heads of our writing, and the body of an answer behind them.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use tokio::net::TcpStream;
+
+use super::answer::Answer;
+use super::io::poll_write;
+
+/// How the body of an answer is told from what follows it, on the caller's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The bytes as the answer's buffer has them.
+    AsTheyAre,
+    /// In chunks of our making, because the server ends its answer by closing (RFC 9112 7.1).
+    InChunks,
+}
+
+/// The reply to one call. Nothing of it is begun until something is appended.
+#[derive(Debug)]
+pub struct Reply {
+    /// Bytes that go out before the body at hand.
+    out: BytesMut,
+    out_sent: usize,
+    delivery: Delivery,
+    begun: bool,
+    ended: bool,
+    /// The status that went out; 0 = none yet.
+    pub status: u16,
+    /// Body bytes handed to the caller's socket.
+    pub body_bytes: u64,
+}
+
+impl Reply {
+    /// An empty reply that writes its heads into `out`.
+    #[must_use]
+    pub fn new(out: BytesMut) -> Self {
+        Self { out, out_sent: 0, delivery: Delivery::AsTheyAre, begun: false, ended: false, status: 0, body_bytes: 0 }
+    }
+
+    /// Where a head, or a whole answer of our own, is to be appended.
+    pub fn out(&mut self) -> &mut BytesMut {
+        &mut self.out
+    }
+
+    /// The final head was appended, and the body follows as `delivery` says.
+    pub fn begin(&mut self, status: u16, delivery: Delivery) {
+        self.status = status;
+        self.delivery = delivery;
+        self.begun = true;
+    }
+
+    /// Appends a whole answer of our own.
+    pub fn put_own(&mut self, answer: &[u8], status: u16) {
+        self.out.extend_from_slice(answer);
+        self.begin(status, Delivery::AsTheyAre);
+        self.ended = true;
+    }
+
+    /// Whether a byte of the final answer may have gone out.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Whether the whole answer has been written to the caller's socket.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.ended && self.out.is_empty()
+    }
+
+    /// Whether there is anything to write.
+    #[must_use]
+    pub fn is_flushed(&self, answer: &Answer) -> bool {
+        self.out.is_empty() && (!self.begun || answer.unsent().is_empty())
+    }
+
+    /// Writes what there is. Ready when nothing is left to write for now.
+    ///
+    /// # Errors
+    /// As the socket's: the caller has gone.
+    pub fn poll_flush(
+        &mut self,
+        stream: &TcpStream,
+        answer: &mut Answer,
+        moved: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            self.stage(answer);
+            let body = if self.begun && self.delivery == Delivery::AsTheyAre { answer.unsent() } else { &[] };
+            let head = &self.out[self.out_sent..];
+            let (head_len, body_len) = (head.len(), body.len());
+            if head_len + body_len == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let Poll::Ready(written) = poll_write(stream, head, body, cx)? else { return Poll::Pending };
+            *moved = true;
+            self.on_written(written.min(head_len));
+            if written > head_len {
+                self.body_bytes += (written - head_len) as u64;
+                answer.on_sent(written - head_len);
+            }
+        }
+    }
+
+    /// The buffer, to be used again.
+    #[must_use]
+    pub fn into_out(self) -> BytesMut {
+        self.out
+    }
+
+    fn on_written(&mut self, count: usize) {
+        self.out_sent += count;
+        if self.out_sent == self.out.len() {
+            self.out.clear();
+            self.out_sent = 0;
+        }
+    }
+
+    /// Brings what has arrived into the form in which it goes out.
+    fn stage(&mut self, answer: &mut Answer) {
+        if !self.begun || self.ended {
+            return;
+        }
+        if self.delivery == Delivery::InChunks && self.out.is_empty() {
+            let piece = answer.unsent();
+            if !piece.is_empty() {
+                let length = piece.len();
+                self.out.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+                self.out.extend_from_slice(piece);
+                self.out.extend_from_slice(b"\r\n");
+                self.body_bytes += length as u64;
+                answer.on_sent(length);
+            }
+        }
+        if answer.is_whole() && (self.delivery == Delivery::AsTheyAre || answer.unsent().is_empty()) {
+            if self.delivery == Delivery::InChunks {
+                self.out.extend_from_slice(b"0\r\n\r\n");
+            }
+            // What `AsTheyAre` has left to write is not in `out`, so completeness is asked of both.
+            self.ended = self.delivery == Delivery::InChunks || answer.unsent().is_empty();
+        }
+    }
+}

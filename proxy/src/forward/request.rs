@@ -1,0 +1,208 @@
+//! The request on its way: read from the caller, checked, and written to each attempt's connection.
+//!
+//! ```text
+//!   buf:  [ head ............ | body, or the part of it that is here | next request ]
+//!          0          head_len        sent          taken        len
+//! ```
+//! Bytes up to `taken` are known to belong to this request and are forwarded as they came. The body is kept from
+//! `head_len` on while the call may still be sent again; after that, what was sent makes room for what comes.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use plimsoll_h1::{BodyDecoder, BodyError, BodyFraming, Limits, RequestHead};
+use tokio::net::TcpStream;
+
+use super::body;
+use super::io::poll_read;
+use crate::runtime::buffers::{INITIAL, STREAMING};
+use crate::runtime::memory::Lease;
+
+/// A request whose head is complete.
+#[derive(Debug)]
+pub struct Request {
+    /// The decoded head; its spans are ranges of `buf`.
+    pub head: RequestHead,
+    buf: BytesMut,
+    head_len: usize,
+    sent: usize,
+    taken: usize,
+    decoder: BodyDecoder,
+    ended: bool,
+    kept: Option<Kept>,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self::new(RequestHead::default(), BytesMut::new(), 0, &Limits::default())
+    }
+}
+
+/// The body is kept for another attempt.
+#[derive(Debug)]
+struct Kept {
+    limit: usize,
+    lease: Lease,
+}
+
+/// Why the body cannot be read on.
+#[derive(Debug)]
+pub enum BodyEnd {
+    /// The caller closed or reset its connection before the body was whole.
+    CallerGone,
+    /// The body breaks the framing that its head announced.
+    Malformed(BodyError),
+}
+
+impl Request {
+    /// A request whose head fills the first `head_len` bytes of `buf`.
+    #[must_use]
+    pub fn new(head: RequestHead, buf: BytesMut, head_len: usize, limits: &Limits) -> Self {
+        let decoder = BodyDecoder::verbatim(head.framing, limits);
+        Self { head, buf, head_len, sent: head_len, taken: head_len, ended: decoder.is_end(), decoder, kept: None }
+    }
+
+    /// The bytes that the head's spans are ranges of.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buf
+    }
+
+    /// Whether the whole request is here.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether all that is here has been written to the current attempt.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.sent == self.taken
+    }
+
+    /// Body bytes received so far.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.decoder.data_bytes()
+    }
+
+    /// What the current attempt has yet to be sent, of what is here.
+    #[must_use]
+    pub fn unsent(&self) -> &[u8] {
+        &self.buf[self.sent..self.taken]
+    }
+
+    /// `count` more bytes were written.
+    pub fn on_sent(&mut self, count: usize) {
+        self.sent += count;
+        debug_assert!(self.sent <= self.taken);
+    }
+
+    /// Begins again for another attempt. Only while the body is kept, or before any of it was let go.
+    pub fn rewind(&mut self) {
+        self.sent = self.head_len;
+    }
+
+    /// Keeps up to `limit` bytes of body for another attempt.
+    pub fn keep(&mut self, limit: usize, lease: Lease) {
+        self.kept = Some(Kept { limit, lease });
+    }
+
+    /// From now on what was sent is let go.
+    pub fn let_go(&mut self) {
+        self.kept = None;
+    }
+
+    /// Whether the body is kept.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Looks at what was read since the last time. Returns false when the body has outgrown what may be kept of it; it
+    /// is let go then.
+    ///
+    /// # Errors
+    /// [`BodyError`] when it breaks its framing.
+    pub fn take(&mut self) -> Result<bool, BodyError> {
+        if !self.ended && self.taken < self.buf.len() {
+            self.ended = body::take(&mut self.decoder, true, &mut self.buf, &mut self.taken)?;
+        }
+        let Some(kept) = &mut self.kept else { return Ok(true) };
+        let body = self.taken - self.head_len;
+        if body <= kept.limit && kept.lease.grow_to(body) {
+            return Ok(true);
+        }
+        self.kept = None;
+        Ok(false)
+    }
+
+    /// Reads more of the body once, if there is room; pending without a waker when there is none.
+    ///
+    /// # Errors
+    /// [`BodyEnd`] as it says.
+    pub fn poll_fill(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<Result<usize, BodyEnd>> {
+        debug_assert!(!self.ended);
+        if !self.make_room() {
+            return Poll::Pending;
+        }
+        match ready!(poll_read(stream, &mut self.buf, cx)) {
+            Ok(0) | Err(_) => Poll::Ready(Err(BodyEnd::CallerGone)),
+            Ok(count) => Poll::Ready(Ok(count)),
+        }
+    }
+
+    /// With the request whole, reads on once to notice that the caller has gone; what else comes is its next request.
+    ///
+    /// # Errors
+    /// [`BodyEnd::CallerGone`].
+    pub fn poll_watch(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<Result<usize, BodyEnd>> {
+        // A caller that sends its next requests ahead fills the buffer and then waits its turn.
+        if self.buf.len() == self.buf.capacity() {
+            return Poll::Pending;
+        }
+        match ready!(poll_read(stream, &mut self.buf, cx)) {
+            Ok(0) | Err(_) => Poll::Ready(Err(BodyEnd::CallerGone)),
+            Ok(count) => Poll::Ready(Ok(count)),
+        }
+    }
+
+    /// Turns the rest of the connection into one endless body, for a tunnel.
+    pub fn become_raw(&mut self) {
+        debug_assert!(self.ended);
+        self.decoder = BodyDecoder::verbatim(BodyFraming::UntilClose, &Limits::default());
+        self.ended = false;
+    }
+
+    /// The caller has closed its side of a tunnel.
+    pub fn end_raw(&mut self) {
+        self.ended = true;
+    }
+
+    /// The head, and the buffer with whatever follows this request.
+    #[must_use]
+    pub fn into_parts(mut self) -> (RequestHead, BytesMut) {
+        let rest = self.buf.len() - self.taken;
+        self.buf.copy_within(self.taken.., 0);
+        self.buf.truncate(rest);
+        (self.head, self.buf)
+    }
+
+    fn make_room(&mut self) -> bool {
+        if self.kept.is_none() && self.is_sent() && self.sent > self.head_len {
+            // The head stays: routes, logs and the answer still refer to it.
+            self.buf.copy_within(self.taken.., self.head_len);
+            self.buf.truncate(self.buf.len() - (self.taken - self.head_len));
+            self.sent = self.head_len;
+            self.taken = self.head_len;
+        }
+        if self.buf.len() < self.buf.capacity() {
+            return true;
+        }
+        let may_grow = self.kept.is_some() || self.buf.capacity() < STREAMING || self.taken == self.head_len;
+        if may_grow {
+            self.buf.reserve(INITIAL);
+        }
+        may_grow
+    }
+}

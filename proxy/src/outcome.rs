@@ -1,0 +1,68 @@
+//! What the head of an answer means for breaker, retries and back-off: the only place that reads it for them.
+
+use std::time::{Duration, SystemTime};
+
+use plimsoll_h1::{FieldKind, ResponseHead};
+use plimsoll_resilience::flight::Head;
+use plimsoll_resilience::rules::Rules;
+
+use crate::reject::says_pushback;
+
+/// What `head` means under `rules`. `wall` is now, for dates.
+#[must_use]
+pub fn judge(head: &ResponseHead, buf: &[u8], rules: &Rules, wall: SystemTime) -> Head {
+    let fields = &head.fields;
+    let status = head.status;
+    let retry_after = fields.value(FieldKind::RetryAfter, buf).and_then(|value| retry_after(value, wall));
+    let retry = rules.retry.as_ref().map(|retry| &retry.config);
+    let retry_code = retry.is_some_and(|retry| {
+        let needs_more = status == 429 && retry.retry_429_only_with_retry_after && retry_after.is_none();
+        retry.codes.contains(status) && !needs_more
+    });
+    let is_refusal = status == 429 || status >= 500;
+    let marked = fields.contains(FieldKind::XEnvoyOverloaded)
+        || fields.all(FieldKind::ProxyStatus).any(|field| says_pushback(field.value.of(buf)));
+    Head {
+        failure: rules.failure_codes.contains(status),
+        retry_code,
+        status,
+        retry_after,
+        pushback: status == 429 || is_refusal && marked,
+        no_retry: fields.value(FieldKind::XPlimsollRetry, buf).is_some_and(|value| value.eq_ignore_ascii_case(b"no")),
+        streaming: status == 101 || fields.value(FieldKind::ContentType, buf).is_some_and(is_event_stream),
+        deadline_exceeded: false,
+    }
+}
+
+/// Seconds or a date (RFC 9110 10.2.3); a date in the past is now.
+fn retry_after(value: &[u8], wall: SystemTime) -> Option<Duration> {
+    let text = str::from_utf8(value).ok()?.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(wall).unwrap_or(Duration::ZERO))
+}
+
+fn is_event_stream(content_type: &[u8]) -> bool {
+    content_type
+        .split(|byte| *byte == b';')
+        .next()
+        .is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(b"text/event-stream"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        assert_eq!(retry_after(b"120", wall), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after(b"Sun, 06 Nov 1994 08:49:57 GMT", wall), Some(Duration::from_secs(20)));
+        assert_eq!(retry_after(b"Sun, 06 Nov 1994 08:49:17 GMT", wall), Some(Duration::ZERO));
+        assert_eq!(retry_after(b"99999999999999999999999", wall), Some(Duration::from_secs(u64::MAX)));
+        assert_eq!(retry_after(b"soon", wall), None);
+        assert_eq!(retry_after(b"-1", wall), None);
+    }
+}

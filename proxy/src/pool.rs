@@ -1,0 +1,160 @@
+//! Room 8: a connection that will take the request.
+//!
+//! Each worker has its own pool; what is shared is only the count of open sockets. The pool's one promise is the *not
+//! sent* rule (RFC 9110 9.2.2): a request that may not be repeated is never put on a connection that might already be
+//! dead. A pooled connection is checked before use, given up one second before the server's own keep-alive timeout, and
+//! for such a request only taken when it was in use within the last second.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use plimsoll_resilience::time::Timestamp;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+use crate::dependency::{Dependency, DependencyId, OpenSocket};
+
+/// How long a connection may have been idle to be trusted with a request that cannot be sent twice.
+const FRESH: Duration = Duration::from_secs(1);
+/// How long before the server's announced `Keep-Alive: timeout` we stop using a connection.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+/// Idle connections kept for one endpoint by one worker: more than that were needed only once.
+const KEPT_FOR_ENDPOINT: usize = 1024;
+
+/// A connection to an endpoint, in use or idle.
+#[derive(Debug)]
+pub struct Upstream {
+    /// The socket.
+    pub stream: TcpStream,
+    /// Where it leads.
+    pub address: SocketAddr,
+    /// Whether a request went over it before.
+    pub reused: bool,
+    dependency: DependencyId,
+    _socket: OpenSocket,
+}
+
+impl Upstream {
+    /// A fresh connection.
+    #[must_use]
+    pub fn new(stream: TcpStream, address: SocketAddr, dependency: &Arc<Dependency>, socket: OpenSocket) -> Self {
+        Self { stream, address, reused: false, dependency: dependency.id, _socket: socket }
+    }
+}
+
+/// The idle connections of one worker.
+#[derive(Debug, Default)]
+pub struct Pool {
+    idle: HashMap<(DependencyId, SocketAddr), Vec<Idle>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    upstream: Upstream,
+    since: Timestamp,
+    until: Timestamp,
+}
+
+impl Pool {
+    /// The connection to `address` that was used last, if one will do for a request that may (not) be sent again.
+    pub fn take(
+        &mut self,
+        dependency: DependencyId,
+        address: SocketAddr,
+        repeatable: bool,
+        now: Timestamp,
+    ) -> Option<Upstream> {
+        let idle = self.idle.get_mut(&(dependency, address))?;
+        while let Some(candidate) = idle.pop() {
+            if candidate.until <= now || has_something_to_say(&candidate.upstream.stream) {
+                continue;
+            }
+            if repeatable {
+                return Some(candidate.upstream);
+            }
+            if now.saturating_since(candidate.since) > FRESH {
+                // The rest have been idle for longer; they stay for requests that can be repeated.
+                idle.push(candidate);
+                return None;
+            }
+            if is_silent(&candidate.upstream.stream) {
+                return Some(candidate.upstream);
+            }
+        }
+        None
+    }
+
+    /// Takes a connection back whose last answer is complete. `keep_alive` is what the server said of its patience.
+    pub fn put(
+        &mut self,
+        mut upstream: Upstream,
+        keep_alive: Option<Duration>,
+        idle_timeout: Duration,
+        now: Timestamp,
+    ) {
+        let patience =
+            keep_alive.map_or(idle_timeout, |announced| announced.saturating_sub(KEEP_ALIVE_MARGIN).min(idle_timeout));
+        if patience.is_zero() {
+            return;
+        }
+        upstream.reused = true;
+        let idle = self.idle.entry((upstream.dependency, upstream.address)).or_default();
+        if idle.len() < KEPT_FOR_ENDPOINT {
+            idle.push(Idle { upstream, since: now, until: now + patience });
+        }
+    }
+
+    /// Closes what the server closed or what has been idle for too long, and everything that `keep` refuses.
+    pub fn sweep(&mut self, now: Timestamp, keep: impl Fn(DependencyId, SocketAddr) -> bool) {
+        self.idle.retain(|(dependency, address), idle| {
+            if keep(*dependency, *address) {
+                idle.retain(|each| each.until > now && !has_something_to_say(&each.upstream.stream));
+            } else {
+                idle.clear();
+            }
+            !idle.is_empty()
+        });
+    }
+
+    /// Closes the longest idle connection of `dependency`; false when there is none.
+    pub fn close_one(&mut self, dependency: DependencyId) -> bool {
+        let oldest = self
+            .idle
+            .iter()
+            .filter(|((owner, _), idle)| *owner == dependency && !idle.is_empty())
+            .min_by_key(|(_, idle)| idle[0].since)
+            .map(|(key, _)| *key);
+        let Some(idle) = oldest.and_then(|key| self.idle.get_mut(&key)) else { return false };
+        idle.remove(0);
+        true
+    }
+
+    /// Connections idle now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.idle.values().map(Vec::len).sum()
+    }
+
+    /// Whether no connection is idle.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Whether the kernel has reported bytes, EOF or an error on an idle connection: whichever it is, the connection is no
+/// longer ours to use. Costs no system call, and so misses what was not polled yet.
+fn has_something_to_say(stream: &TcpStream) -> bool {
+    stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// The same, asked of the kernel.
+fn is_silent(stream: &TcpStream) -> bool {
+    let mut byte = [std::mem::MaybeUninit::uninit()];
+    let asked = SockRef::from(stream).recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    matches!(asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}

@@ -1,0 +1,187 @@
+//! Room 4: which dependency, which of its rules, and where to?
+
+pub mod hosts;
+
+use std::cell::OnceCell;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use std::borrow::Cow;
+
+use plimsoll_h1::{Method, RequestHead, TargetForm};
+use plimsoll_policy::normal_path;
+
+use self::hosts::split_authority;
+use crate::capture::{Origin, Purpose, leads_to_us};
+use crate::reject::Refusal;
+use crate::runtime::process::Process;
+use crate::snapshot::{Endpoints, Route, Service, ServiceIndex, Snapshot};
+
+/// Where a call belongs.
+#[derive(Clone, Debug)]
+pub struct Routed {
+    service: ServiceIndex,
+    route: usize,
+    target: Target,
+}
+
+/// Where a call goes.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// To one of the dependency's endpoints.
+    Endpoints,
+    /// To this address.
+    Address(SocketAddr),
+    /// To whatever this name stands for.
+    Name(Arc<str>, u16),
+}
+
+impl Routed {
+    /// The service and its rules, in the snapshot that the call was routed with.
+    #[must_use]
+    pub fn find<'s>(&self, snapshot: &'s Snapshot) -> (&'s Service, &'s Route) {
+        let service = snapshot.service(self.service);
+        (service, service.route(self.route))
+    }
+
+    /// Where to.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+}
+
+/// Routes the request with this head.
+///
+/// # Errors
+/// The refusal that is to be answered: `NoRoute`, `Forbidden`, `Loop`.
+pub fn find(
+    process: &Process,
+    snapshot: &Snapshot,
+    origin: &Origin,
+    head: &RequestHead,
+    buf: &[u8],
+) -> Result<Routed, Refusal<'static>> {
+    if head.method == Method::Connect {
+        return Err(Refusal::forbidden(
+            "CONNECT is not served here; call the dependency itself, or its `listen` address",
+        ));
+    }
+    let asked = Asked::of(head, buf)?;
+    let (service, target) = match origin.purpose {
+        Purpose::Inbound => (ServiceIndex::INBOUND, inbound(process, origin)?),
+        Purpose::Listen(address) => {
+            let service =
+                snapshot.by_listen(address).ok_or(Refusal::no_route("no policy listens at this address any more"))?;
+            (service, Target::Endpoints)
+        }
+        Purpose::Outbound => outbound(snapshot, origin, head, &asked)?,
+    };
+    if let Target::Address(address) = target
+        && leads_to_us(address, &process.own_ports.load())
+    {
+        return Err(Refusal::new(plimsoll_resilience::reason::Reason::Loop));
+    }
+    let route = snapshot.service(service).route_for(&asked);
+    Ok(Routed { service, route, target })
+}
+
+/// Redirected inbound traffic goes on to its original destination and never to loopback in its stead: a port that the
+/// application keeps to itself stays its own.
+fn inbound(process: &Process, origin: &Origin) -> Result<Target, Refusal<'static>> {
+    let loops = Refusal::new(plimsoll_resilience::reason::Reason::Loop);
+    match (origin.destination, process.options.app) {
+        (Some(destination), _) => Ok(Target::Address(destination)),
+        (None, Some(app)) => Ok(Target::Address(app)),
+        (None, None) => Err(loops),
+    }
+}
+
+fn outbound(
+    snapshot: &Snapshot,
+    origin: &Origin,
+    head: &RequestHead,
+    asked: &Asked<'_>,
+) -> Result<(ServiceIndex, Target), Refusal<'static>> {
+    if origin.destination.is_none() && !origin.peer.ip().is_loopback() {
+        return Err(Refusal::forbidden("the forward proxy serves this machine only"));
+    }
+    if head.https {
+        return Err(Refusal::no_route(
+            "an https:// target cannot be fetched for a caller; use CONNECT or http:// with a policy",
+        ));
+    }
+    let port = asked.port.or(origin.destination.map(|destination| destination.port())).unwrap_or(80);
+    let by_host = snapshot.by_host(asked.host, port);
+    let service = by_host.or_else(|| origin.destination.and_then(|destination| snapshot.by_address(destination)));
+    let service = service.or_else(|| asked.address(port).and_then(|address| snapshot.by_address(address)));
+    let service = service.unwrap_or(ServiceIndex::UNLISTED);
+    if !matches!(snapshot.service(service).endpoints, Endpoints::AsAddressed) {
+        return Ok((service, Target::Endpoints));
+    }
+    let target = match (origin.destination, asked.address(port)) {
+        (Some(destination), _) => Target::Address(destination),
+        (None, Some(address)) => Target::Address(address),
+        (None, None) if asked.host.is_empty() => return Err(Refusal::no_route("the request names no host")),
+        (None, None) => Target::Name(asked.host.into(), port),
+    };
+    Ok((service, target))
+}
+
+/// What a request asks for, as policy looks at it.
+struct Asked<'a> {
+    head: &'a RequestHead,
+    buf: &'a [u8],
+    host: &'a str,
+    port: Option<u16>,
+    path: OnceCell<Cow<'a, str>>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(head: &'a RequestHead, buf: &'a [u8]) -> Result<Self, Refusal<'static>> {
+        let authority = text(head.host.of(buf));
+        let (host, port) = split_authority(authority).ok_or(Refusal::malformed("Host has a port that is no number"))?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Ok(Self { head, buf, host: host, port, path: OnceCell::new() })
+    }
+
+    fn address(&self, port: u16) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.host.parse::<IpAddr>().ok()?, port))
+    }
+}
+
+impl plimsoll_policy::Request for Asked<'_> {
+    fn method(&self) -> &str {
+        text(self.head.method_name.of(self.buf))
+    }
+
+    fn path(&self) -> &str {
+        self.path.get_or_init(|| {
+            let path = match self.head.form {
+                TargetForm::Origin | TargetForm::Absolute => text(self.head.path.of(self.buf)),
+                TargetForm::Authority | TargetForm::Asterisk => "",
+            };
+            normal_path(path.split(['?', '#']).next().unwrap_or(""))
+        })
+    }
+
+    fn host(&self) -> &str {
+        self.host
+    }
+
+    fn port(&self) -> u16 {
+        self.port.unwrap_or(80)
+    }
+
+    fn has_header(&self, name: &str, value: Option<&str>) -> bool {
+        self.head.fields.iter().any(|field| {
+            field.name.of(self.buf).eq_ignore_ascii_case(name.as_bytes())
+                && value.is_none_or(|value| field.value.of(self.buf) == value.as_bytes())
+        })
+    }
+}
+
+/// Start lines and hosts have been checked to hold visible ASCII only where it matters; anything else matches nothing.
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap_or("\u{fffd}")
+}

@@ -1,0 +1,64 @@
+//! Read and write buffers, lent to a connection for as long as it has something to say.
+//!
+//! An idle connection owns none: ten thousand of them cost their sockets and little more. The last buffer given back is
+//! the first one lent again, while its lines are still in the cache.
+
+use std::cell::RefCell;
+
+use bytes::BytesMut;
+
+/// What a buffer holds at first: a head and a small body in one read.
+pub const INITIAL: usize = 16 * 1024;
+/// What a buffer grows to while a body keeps filling it: past this, larger reads save nothing measurable.
+pub const STREAMING: usize = 64 * 1024;
+/// How many buffers a worker keeps for the next call. The rest go back to the allocator.
+const KEPT: usize = 64;
+
+/// The spare buffers of one worker.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    spare: RefCell<Vec<BytesMut>>,
+}
+
+impl Buffers {
+    /// An empty buffer of at least [`INITIAL`] bytes.
+    #[must_use]
+    pub fn lend(&self) -> BytesMut {
+        self.spare.borrow_mut().pop().unwrap_or_else(|| BytesMut::with_capacity(INITIAL))
+    }
+
+    /// Takes a buffer back. One that grew is not kept, so that a burst of large bodies does not stay in memory.
+    pub fn give_back(&self, mut buffer: BytesMut) {
+        buffer.clear();
+        let mut spare = self.spare.borrow_mut();
+        if buffer.capacity() == INITIAL && spare.len() < KEPT {
+            spare.push(buffer);
+        }
+    }
+}
+
+/// Spare values whose memory is worth keeping from one call to the next.
+#[derive(Debug)]
+pub struct Spare<T>(RefCell<Vec<T>>);
+
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<T: Default> Spare<T> {
+    /// One of them, in whatever state it was given back.
+    #[must_use]
+    pub fn lend(&self) -> T {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes one back.
+    pub fn give_back(&self, value: T) {
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < KEPT {
+            spare.push(value);
+        }
+    }
+}

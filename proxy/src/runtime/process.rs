@@ -1,0 +1,63 @@
+//! What all threads of a proxy share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+
+use super::clock::Clock;
+use super::drain::Drain;
+use super::memory::KeptBodies;
+use super::resolver::Resolver;
+use super::worker::Message;
+use crate::cli::Options;
+use crate::dependency::DependencyId;
+use crate::report::Report;
+use crate::snapshot::Snapshot;
+
+/// What all threads of a proxy share. See each field.
+#[derive(Debug)]
+pub struct Process {
+    /// As started.
+    pub options: Options,
+    /// The time.
+    pub clock: Clock,
+    /// The generation in force.
+    pub snapshot: Arc<ArcSwap<Snapshot>>,
+    /// How far the drain has come.
+    pub drain: Drain,
+    /// Ports that this process listens on.
+    pub own_ports: ArcSwap<Vec<u16>>,
+    /// Names to addresses.
+    pub resolver: Resolver,
+    /// Memory of bodies that may be sent again.
+    pub kept_bodies: KeptBodies,
+    /// Where everything is told.
+    pub report: Report,
+    /// Connections from callers, over all workers.
+    pub connections: AtomicUsize,
+    /// How to reach the workers.
+    pub workers: Vec<mpsc::UnboundedSender<Message>>,
+}
+
+impl Process {
+    /// Tells every worker.
+    pub fn tell_all(&self, message: impl Fn() -> Message) {
+        for worker in &self.workers {
+            // A worker that has ended needs no telling.
+            let _ = worker.send(message());
+        }
+    }
+
+    /// Has every worker close an idle connection of `dependency`: somebody waits for its socket.
+    pub fn close_idle(&self, dependency: DependencyId) {
+        self.tell_all(|| Message::CloseIdle(dependency));
+    }
+
+    /// Connections from callers that are open now.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,250 @@
+//! One worker: a thread with its own runtime, listeners, connections, pools and statistics.
+//!
+//! Nothing here is `Send`. What crosses workers is a message in a mailbox or the waking of a task.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use arc_swap::cache::Cache;
+use plimsoll_h1::{RequestHead, ResponseHead};
+use plimsoll_resilience::random::Random;
+use plimsoll_resilience::time::Timestamp;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::buffers::{Buffers, Spare};
+use super::clock::Clock;
+use super::drain::Phase;
+use super::process::Process;
+use super::timers::Timers;
+use crate::capture::{Origin, Purpose};
+use crate::dependency::{Dependency, DependencyId};
+use crate::pool::{Pool, Upstream};
+use crate::report::{Collection, WorkerReport};
+use crate::serve;
+use crate::snapshot::Snapshot;
+
+/// How often idle connections are looked over.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How long accepting pauses when the process is out of descriptors.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// What a worker is told from outside.
+#[derive(Debug)]
+pub enum Message {
+    /// Accept connections from this socket until `closing` is cancelled and its queue is empty.
+    Listen {
+        /// The worker's own socket of this address.
+        socket: std::net::TcpListener,
+        /// What the address is for.
+        purpose: Purpose,
+        /// Cancelled when no new connection is to be taken.
+        closing: CancellationToken,
+    },
+    /// A new generation is in force: close what it does not want.
+    Swapped,
+    /// The drain has reached another phase.
+    Drain,
+    /// Close an idle connection of this dependency, if there is one.
+    CloseIdle(DependencyId),
+    /// End now, whatever is in flight.
+    Exit,
+}
+
+/// One worker. See the module documentation.
+pub struct Worker {
+    /// What all workers share.
+    pub process: Arc<Process>,
+    /// The time.
+    pub clock: Clock,
+    /// Deadlines of this worker's connections.
+    pub timers: Rc<Timers>,
+    /// Spare buffers.
+    pub buffers: Buffers,
+    /// Idle connections to endpoints.
+    pub pool: RefCell<Pool>,
+    /// Heads to decode into.
+    pub request_heads: Spare<RequestHead>,
+    /// Heads to decode into.
+    pub response_heads: Spare<ResponseHead>,
+    /// Where this worker reports.
+    pub report: Rc<WorkerReport>,
+    /// Seeds for calls, ids for traces.
+    pub random: RefCell<Random>,
+    snapshot: RefCell<Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>>,
+    turn: Cell<usize>,
+}
+
+impl Worker {
+    /// A worker of `process`. `seed` must differ from worker to worker.
+    #[must_use]
+    pub fn new(process: Arc<Process>, report: Rc<WorkerReport>, seed: u64) -> Rc<Self> {
+        let clock = process.clock;
+        let snapshot = RefCell::new(Cache::new(Arc::clone(&process.snapshot)));
+        Rc::new(Self {
+            clock,
+            timers: Timers::new(clock),
+            buffers: Buffers::default(),
+            pool: RefCell::default(),
+            request_heads: Spare::default(),
+            response_heads: Spare::default(),
+            report,
+            random: RefCell::new(Random::new(seed)),
+            snapshot,
+            turn: Cell::new(0),
+            process,
+        })
+    }
+
+    /// The generation in force: taken per call, never per connection.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(self.snapshot.borrow_mut().load())
+    }
+
+    /// Now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// A number that grows by one with each call, for round robin.
+    #[must_use]
+    pub fn next_turn(&self) -> usize {
+        let turn = self.turn.get();
+        self.turn.set(turn.wrapping_add(1));
+        turn
+    }
+
+    /// How far the drain has come.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.process.drain.phase()
+    }
+
+    /// Gives a connection back whose last answer is complete.
+    pub fn give_back(
+        &self,
+        dependency: &Dependency,
+        upstream: Upstream,
+        patience: Option<Duration>,
+        idle: Duration,
+        now: Timestamp,
+    ) {
+        // Somebody waits for the socket: closing it is what lets them go on.
+        if !dependency.sockets().wanted() {
+            self.pool.borrow_mut().put(upstream, patience, idle, now);
+        }
+    }
+
+    /// Does what it is told until it is told to end.
+    pub async fn run(self: Rc<Self>, mut mailbox: mpsc::UnboundedReceiver<Message>, collection: Collection) {
+        tokio::task::spawn_local(collection.drive());
+        tokio::task::spawn_local(Rc::clone(&self.timers).drive());
+        let mut sweep = tokio::time::interval(SWEEP);
+        sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = mailbox.recv() => match message {
+                    None | Some(Message::Exit) => return,
+                    Some(message) => self.handle(message),
+                },
+                _ = sweep.tick() => self.sweep(),
+            }
+        }
+    }
+
+    fn handle(self: &Rc<Self>, message: Message) {
+        match message {
+            Message::Listen { socket, purpose, closing } => match TcpListener::from_std(socket) {
+                Ok(listener) => drop(tokio::task::spawn_local(Rc::clone(self).accept(listener, purpose, closing))),
+                Err(error) => tracing::error!(%error, ?purpose, "a listening socket could not be used"),
+            },
+            Message::Swapped => self.sweep(),
+            Message::Drain => {
+                self.timers.ring_all();
+                self.sweep();
+            }
+            Message::CloseIdle(dependency) => drop(self.pool.borrow_mut().close_one(dependency)),
+            Message::Exit => {}
+        }
+    }
+
+    fn sweep(&self) {
+        let snapshot = self.snapshot();
+        self.pool
+            .borrow_mut()
+            .sweep(self.now(), |dependency, address| snapshot.keeps_connections_to(dependency, address));
+    }
+
+    async fn accept(self: Rc<Self>, listener: TcpListener, purpose: Purpose, closing: CancellationToken) {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                accepted = listener.accept() => accepted,
+                () = closing.cancelled() => return self.accept_the_rest(listener, purpose).await,
+            };
+            match accepted {
+                Ok((stream, peer)) => self.take(stream, peer, purpose),
+                Err(error) => self.refused_by_kernel(&error).await,
+            }
+        }
+    }
+
+    /// Connections that the kernel has completed for us belong to us: they are taken before the socket is closed.
+    async fn accept_the_rest(self: Rc<Self>, listener: TcpListener, purpose: Purpose) {
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok((stream, peer)) = listener.accept() {
+            if stream.set_nonblocking(true).is_ok()
+                && let Ok(stream) = TcpStream::from_std(stream)
+            {
+                self.take(stream, peer, purpose);
+            }
+        }
+    }
+
+    fn take(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, purpose: Purpose) {
+        // Whoever writes small messages wants them sent.
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let origin = Origin::of(&stream, purpose, peer);
+        self.process.connections.fetch_add(1, Ordering::Relaxed);
+        self.report.connection_opened(origin.direction());
+        let connection = Connection { worker: Rc::clone(self), origin };
+        drop(tokio::task::spawn_local(async move {
+            serve::connection(&connection.worker, stream, origin).await;
+        }));
+    }
+
+    async fn refused_by_kernel(&self, error: &io::Error) {
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                tracing::warn!(%error, "no descriptor for a new connection; raise the limit of open files (ulimit -n)");
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
+            }
+            // The connection was gone before it was accepted (accept(2)): the next one may be fine.
+            _ => tracing::debug!(%error, "a connection ended before it was accepted"),
+        }
+    }
+}
+
+/// Counts a connection for as long as its task lives, also when the task panics.
+struct Connection {
+    worker: Rc<Worker>,
+    origin: Origin,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.worker.process.connections.fetch_sub(1, Ordering::Relaxed);
+        self.worker.report.connection_closed(self.origin.direction());
+    }
+}

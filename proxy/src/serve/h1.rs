@@ -1,0 +1,282 @@
+//! HTTP/1.1 from callers: one request after the other, on one connection.
+
+use std::future::poll_fn;
+use std::net::Shutdown;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use plimsoll_h1::{Decoded, Limits, RequestError, RequestHead, Span, decode_request, may_complete};
+use plimsoll_resilience::flight::Summary;
+use plimsoll_resilience::reason::Reason;
+use plimsoll_resilience::time::Timestamp;
+use socket2::SockRef;
+
+use super::Downstream;
+use crate::exchange::{After, Exchange};
+use crate::forward::io::{poll_read, poll_write};
+use crate::forward::request::Request;
+use crate::reject::{AnswerForm, Refusal, write_answer};
+use crate::report::{CallFacts, CallReport, StatsId};
+use crate::route;
+use crate::runtime::drain::Phase;
+use crate::runtime::worker::Worker;
+
+/// How long a head may take from its first byte (policy.md, built-in defaults).
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be idle between requests.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// A connection that drains is closed once it has been idle for this long: a request that is on its way arrives before.
+const DRAIN_QUIET: Duration = Duration::from_millis(500);
+/// What is read away of a request that was answered early, or of whatever follows a refused one.
+const READ_AWAY: usize = 64 * 1024;
+/// How long that may take.
+const READ_AWAY_TIME: Duration = Duration::from_secs(2);
+
+/// Serves the connection until it ends.
+pub async fn serve(worker: &Worker, mut down: Downstream) {
+    let mut head = worker.request_heads.lend();
+    while let Some(next) = next_request(worker, &mut down, &mut head).await {
+        let after = match next {
+            Next::Request { head_len, arrived } => {
+                let taken = std::mem::take(&mut head);
+                let (back, after) = exchange(worker, &mut down, taken, head_len, arrived).await;
+                head = back;
+                after
+            }
+            Next::Malformed(error) => refuse(worker, &mut down, &refusal_of(error, &error.to_string()), None).await,
+            Next::TooLate => refuse(worker, &mut down, &Refusal::new(Reason::RequestHeadTimeout), None).await,
+        };
+        match after {
+            After::Next => {}
+            After::Close => {
+                linger(worker, &mut down).await;
+                break;
+            }
+            After::Drop => break,
+            After::Reset => {
+                // A zero linger time turns the close into a reset.
+                let _ = SockRef::from(&down.stream).set_linger(Some(Duration::ZERO));
+                break;
+            }
+        }
+    }
+    worker.buffers.give_back(std::mem::take(&mut down.buf));
+    worker.request_heads.give_back(head);
+}
+
+enum Next {
+    Request { head_len: usize, arrived: Timestamp },
+    Malformed(RequestError),
+    TooLate,
+}
+
+/// Waits for the next request head. `None`: the connection has ended, as far as we are concerned without a fault.
+async fn next_request(worker: &Worker, down: &mut Downstream, head: &mut RequestHead) -> Option<Next> {
+    let limits = Limits::default();
+    let mut seen = 0;
+    let mut deadline = None;
+    loop {
+        if may_complete(&down.buf, seen, &limits) {
+            match decode_request(&down.buf, &limits, head) {
+                Ok(Decoded::Complete { len }) => return Some(Next::Request { head_len: len, arrived: worker.now() }),
+                Ok(Decoded::Incomplete) => {}
+                Err(error) => return Some(Next::Malformed(error)),
+            }
+        }
+        seen = down.buf.len();
+        if seen == 0 {
+            worker.buffers.give_back(std::mem::take(&mut down.buf));
+        } else if deadline.is_none() {
+            deadline = Some(worker.now() + HEAD_TIMEOUT);
+        }
+        match poll_fn(|cx| poll_more(worker, down, deadline, cx)).await {
+            More::Read => {}
+            More::Ended => return None,
+            More::TooLate => return Some(Next::TooLate),
+        }
+    }
+}
+
+enum More {
+    Read,
+    Ended,
+    TooLate,
+}
+
+/// Reads more of a head, or waits for its first byte with no buffer.
+fn poll_more(worker: &Worker, down: &mut Downstream, deadline: Option<Timestamp>, cx: &mut Context<'_>) -> Poll<More> {
+    let is_readable = down.stream.poll_read_ready(cx);
+    if is_readable.is_ready() {
+        if down.buf.capacity() == 0 {
+            down.buf = worker.buffers.lend();
+        } else if down.buf.len() == down.buf.capacity() {
+            down.buf.reserve(crate::runtime::buffers::INITIAL);
+        }
+        match poll_read(&mut down.stream, &mut down.buf, cx) {
+            Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(More::Ended),
+            Poll::Ready(Ok(_)) => return Poll::Ready(More::Read),
+            // Readiness was stale.
+            Poll::Pending => {}
+        }
+    }
+    let now = worker.now();
+    let until = deadline.unwrap_or_else(|| idle_until(worker, down, now));
+    if now < until {
+        down.alarm.set(Some(until), cx.waker());
+        return Poll::Pending;
+    }
+    down.idle_since = None;
+    Poll::Ready(if deadline.is_some() { More::TooLate } else { More::Ended })
+}
+
+/// Until when a connection with nothing to say is kept.
+fn idle_until(worker: &Worker, down: &mut Downstream, now: Timestamp) -> Timestamp {
+    let since = *down.idle_since.get_or_insert(now);
+    match worker.phase() {
+        // Drained is who has had half a second to be told.
+        Phase::Closing => worker.process.drain.closing_since().max(since) + DRAIN_QUIET,
+        _ => since + IDLE_TIMEOUT,
+    }
+}
+
+async fn exchange(
+    worker: &Worker,
+    down: &mut Downstream,
+    head: RequestHead,
+    head_len: usize,
+    arrived: Timestamp,
+) -> (RequestHead, After) {
+    down.idle_since = None;
+    let snapshot = worker.snapshot();
+    let routed = match route::find(&worker.process, &snapshot, &down.origin, &head, &down.buf) {
+        Ok(routed) => routed,
+        Err(refusal) => {
+            let after = refuse(worker, down, &refusal, Some((&head, arrived))).await;
+            return (head, after);
+        }
+    };
+    let buf = std::mem::take(&mut down.buf);
+    let request = Request::new(head, buf, head_len, &Limits::default());
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    // On the heap for as long as it lasts, so that an idle connection is small.
+    let mut exchange = Box::new(Exchange::start(worker, down, snapshot, routed, request, arrived, &waker));
+    let after = poll_fn(|cx| exchange.poll(cx)).await;
+    let (head, buf) = exchange.finish();
+    down.buf = buf;
+    (head, after)
+}
+
+/// Answers a request that is not carried out, and ends the connection: what follows cannot be told from what it belongs to.
+async fn refuse(
+    worker: &Worker,
+    down: &mut Downstream,
+    refusal: &Refusal<'_>,
+    request: Option<(&RequestHead, Timestamp)>,
+) -> After {
+    let form = AnswerForm {
+        head_request: false,
+        close: true,
+        problem: false,
+        local: down.is_local(),
+        date: worker.clock.wall(worker.now()),
+    };
+    let mut answer = Vec::new();
+    write_answer(&mut answer, refusal, &form);
+    report_refused(worker, down, refusal, request);
+    let mut sent = 0;
+    let deadline = worker.now() + READ_AWAY_TIME;
+    let written = poll_fn(|cx| {
+        while sent < answer.len() {
+            match poll_write(&down.stream, &answer[sent..], &[], cx) {
+                Poll::Ready(Ok(count)) => sent += count,
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending if worker.now() >= deadline => return Poll::Ready(false),
+                Poll::Pending => {
+                    down.alarm.set(Some(deadline), cx.waker());
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(true)
+    });
+    if written.await { After::Close } else { After::Drop }
+}
+
+/// Closes our side and reads on for a moment. Closing with unread bytes would make the kernel send a reset, which can
+/// overtake the answer that was just written (RFC 9112 9.6).
+async fn linger(worker: &Worker, down: &mut Downstream) {
+    if SockRef::from(&down.stream).shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let deadline = worker.now() + READ_AWAY_TIME;
+    let mut left = READ_AWAY;
+    down.buf.clear();
+    if down.buf.capacity() == 0 {
+        down.buf = worker.buffers.lend();
+    }
+    poll_fn(|cx| {
+        while left > 0 {
+            down.buf.clear();
+            match poll_read(&mut down.stream, &mut down.buf, cx) {
+                Poll::Ready(Ok(count)) if count > 0 => left = left.saturating_sub(count),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending if worker.now() >= deadline => return Poll::Ready(()),
+                Poll::Pending => {
+                    down.alarm.set(Some(deadline), cx.waker());
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// A call that no dependency ever heard of is a call all the same.
+fn report_refused(
+    worker: &Worker,
+    down: &Downstream,
+    refusal: &Refusal<'_>,
+    request: Option<(&RequestHead, Timestamp)>,
+) {
+    let direction = down.origin.direction();
+    let stats = if down.is_local() { StatsId::UNLISTED } else { StatsId::INBOUND };
+    let now = worker.now();
+    let arrived = request.map_or(now, |(_, arrived)| arrived);
+    let head = request.map(|(head, _)| head);
+    let part = |span: fn(&RequestHead) -> Span| head.map_or(&[][..], |head| span(head).of(&down.buf));
+    worker.report.started(stats);
+    worker.report.call(&CallReport {
+        stats,
+        facts: CallFacts {
+            time: worker.clock.wall(arrived),
+            direction,
+            method: part(|head| head.method_name),
+            host: part(|head| head.host),
+            path: part(|head| head.path),
+            trace_id: "",
+            policy: None,
+            route: None,
+        },
+        status: refusal.status(),
+        refusal: Some(refusal),
+        summary: Summary::default(),
+        endpoint: None,
+        duration: now.saturating_since(arrived),
+        deadline_remaining: None,
+        bytes_received: 0,
+        bytes_sent: 0,
+    });
+}
+
+fn refusal_of(error: RequestError, message: &str) -> Refusal<'_> {
+    match error.status() {
+        414 => Refusal::target_too_long(None),
+        431 => Refusal::headers_too_large(None),
+        status => {
+            let mut refusal = Refusal::malformed(message);
+            refusal.status = Some(status).filter(|status| *status != 400);
+            refusal
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Room 3: what is the message?
+
+mod h1;
+
+use bytes::BytesMut;
+use plimsoll_resilience::time::Timestamp;
+use tokio::net::TcpStream;
+
+use crate::capture::Origin;
+use crate::report::Direction;
+use crate::runtime::timers::Alarm;
+use crate::runtime::worker::Worker;
+
+/// A caller's connection.
+pub struct Downstream {
+    /// The socket.
+    pub stream: TcpStream,
+    /// Where it came from and was going.
+    pub origin: Origin,
+    /// The one deadline that the connection has at any time.
+    pub alarm: Alarm,
+    /// What was read and not used yet. Borrowed: an idle connection has no buffer.
+    pub buf: BytesMut,
+    /// Since when nothing has been said.
+    pub idle_since: Option<Timestamp>,
+}
+
+impl Downstream {
+    /// Whether the caller is on this side of the trust boundary, and may be told names and numbers of policy.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.origin.direction() == Direction::Outbound
+    }
+}
+
+/// Serves one connection to its end.
+pub async fn connection(worker: &Worker, stream: TcpStream, origin: Origin) {
+    let down = Downstream { stream, origin, alarm: worker.timers.alarm(), buf: BytesMut::new(), idle_since: None };
+    h1::serve(worker, down).await;
+}

@@ -1,0 +1,276 @@
+//! From checked policy to a snapshot. Off the data path; touches nothing that is in force.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use plimsoll_policy::{DependencyPolicy, HostName, PolicySet, WorkloadPolicy};
+use plimsoll_resilience::protection::ProtectionConfig;
+use plimsoll_resilience::rejection::RouteId;
+use plimsoll_resilience::rules::{Rules, Timeouts};
+use plimsoll_resilience::time::Timestamp;
+use plimsoll_resilience::{Mode, Random};
+
+use super::{Endpoints, Resolved, Route, Service, ServiceIndex, Snapshot};
+use crate::dependency::{Dependency, DependencyId, EventSink};
+use crate::pick::Endpoint;
+use crate::report::{Direction, Report};
+
+/// `timeouts.idle` of tunnels where nothing else is written.
+const TUNNEL_IDLE: Duration = Duration::from_secs(3600);
+
+/// The state of every dependency that policy or a call in flight knows, by name.
+#[derive(Debug)]
+pub struct Registry {
+    report: Report,
+    events: Arc<dyn EventSink>,
+    random: Random,
+    next: u32,
+    /// Weak: what no snapshot holds any more has no permit out.
+    known: HashMap<String, Weak<Dependency>>,
+    resolved: HashMap<(String, u16, Duration), Weak<Resolved>>,
+}
+
+impl Registry {
+    /// A registry that knows nothing.
+    #[must_use]
+    pub fn new(report: Report, events: Arc<dyn EventSink>, seed: u64) -> Self {
+        Self { report, events, random: Random::new(seed), next: 0, known: HashMap::new(), resolved: HashMap::new() }
+    }
+
+    /// The state of `name`: what it was, or a new one.
+    fn dependency(&mut self, name: &str, config: &ProtectionConfig, now: Timestamp) -> Arc<Dependency> {
+        if let Some(known) = self.known.get(name).and_then(Weak::upgrade) {
+            return known;
+        }
+        self.known.retain(|_, dependency| dependency.strong_count() > 0);
+        let id = DependencyId(self.next);
+        self.next += 1;
+        let dependency =
+            Dependency::new(id, name.into(), config, self.random.next_u64(), Arc::clone(&self.events), now);
+        self.known.insert(name.to_owned(), Arc::downgrade(&dependency));
+        dependency
+    }
+
+    fn resolved(&mut self, name: &str, port: u16, refresh: Duration) -> Arc<Resolved> {
+        let key = (name.to_owned(), port, refresh);
+        if let Some(known) = self.resolved.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        self.resolved.retain(|_, resolved| resolved.strong_count() > 0);
+        let resolved = Resolved::new(name.to_owned(), port, refresh);
+        self.resolved.insert(key, Arc::downgrade(&resolved));
+        resolved
+    }
+}
+
+/// A snapshot that is not in force yet, and what changes for its dependencies when it is.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The snapshot. The addresses of `listen` are yet to be filled in.
+    pub snapshot: Snapshot,
+    /// What each `listen` leads to.
+    pub listens: Vec<Listen>,
+    configs: Vec<(Arc<Dependency>, ProtectionConfig, Option<usize>)>,
+}
+
+/// A `target.listen`.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// As written.
+    pub wanted: SocketAddr,
+    /// Whose.
+    pub policy: String,
+    /// Where it is in the snapshot.
+    pub service: ServiceIndex,
+}
+
+impl Compiled {
+    /// Hands the new limits to the machines. Called as the snapshot comes into force.
+    pub fn put_limits_in_force(&self, now: Timestamp) {
+        for (dependency, config, connections) in &self.configs {
+            dependency.with(|shared| shared.protection.reconfigure(config, now));
+            dependency.sockets().set_limit(*connections);
+        }
+    }
+}
+
+/// Compiles `set` for the proxy of one workload.
+pub fn compile(
+    set: &PolicySet,
+    namespace: Option<&str>,
+    workload: Option<&str>,
+    registry: &mut Registry,
+    generation: &str,
+    now: Timestamp,
+) -> Compiled {
+    let mut builder = Builder::new(registry, generation, now);
+    let own = set.workloads.iter().find(|policy| policy.is_for(namespace, workload));
+    builder.inbound(own);
+    for policy in set.dependencies.iter().filter(|policy| policy.is_for(namespace, workload)) {
+        builder.dependency(policy);
+    }
+    builder.finish()
+}
+
+struct Builder<'r> {
+    registry: &'r mut Registry,
+    now: Timestamp,
+    compiled: Compiled,
+}
+
+impl<'r> Builder<'r> {
+    fn new(registry: &'r mut Registry, generation: &str, now: Timestamp) -> Self {
+        let config = ProtectionConfig::default();
+        let dependency = registry.dependency("unlisted", &config, now);
+        let stats = registry.report.stats(Direction::Outbound, "unlisted", None);
+        let unlisted = Service {
+            dependency: Arc::clone(&dependency),
+            policy: None,
+            endpoints: Endpoints::AsAddressed,
+            protocol: plimsoll_policy::Protocol::Auto,
+            connection_wait: Duration::ZERO,
+            breaker_mode: Mode::Disabled,
+            mode: Mode::Enforce,
+            hosts: Vec::new(),
+            rest: Route {
+                id: RouteId::REST,
+                name: None,
+                matcher: plimsoll_policy::Matcher::default(),
+                rules: Arc::new(without_policy()),
+                tunnel_idle: TUNNEL_IDLE,
+                stats,
+            },
+            routes: Vec::new(),
+        };
+        let mut snapshot = Snapshot::new(generation);
+        snapshot.services.push(Arc::new(unlisted));
+        Self {
+            registry,
+            now,
+            compiled: Compiled { snapshot, listens: Vec::new(), configs: vec![(dependency, config, None)] },
+        }
+    }
+
+    fn inbound(&mut self, policy: Option<&WorkloadPolicy>) {
+        let config = policy.map(|policy| policy.protection.clone()).unwrap_or_default();
+        let dependency = self.registry.dependency("inbound", &config, self.now);
+        let name = policy.map(|policy| policy.id.to_string());
+        let stats = self.registry.report.stats(Direction::Inbound, name.as_deref().unwrap_or("inbound"), None);
+        let rules = policy.map_or_else(|| Arc::new(without_policy()), |policy| Arc::clone(&policy.rules));
+        if let Some(policy) = policy {
+            self.compiled.snapshot.drain = policy.drain;
+            self.compiled.snapshot.trusted.clone_from(&policy.trust.sources);
+        }
+        self.compiled.snapshot.services.push(Arc::new(Service {
+            dependency: Arc::clone(&dependency),
+            policy: name.map(Into::into),
+            endpoints: Endpoints::AsAddressed,
+            protocol: plimsoll_policy::Protocol::Auto,
+            connection_wait: Duration::ZERO,
+            breaker_mode: Mode::Disabled,
+            mode: Mode::Enforce,
+            hosts: Vec::new(),
+            rest: Route {
+                id: RouteId::REST,
+                name: None,
+                matcher: plimsoll_policy::Matcher::default(),
+                rules,
+                tunnel_idle: policy.map_or(TUNNEL_IDLE, |policy| policy.tunnel_idle),
+                stats,
+            },
+            routes: Vec::new(),
+        }));
+        // `maxConnections` of a workload is about callers' connections, which are counted where they are accepted.
+        self.compiled.configs.push((dependency, config, None));
+    }
+
+    fn dependency(&mut self, policy: &DependencyPolicy) {
+        let name = policy.id.to_string();
+        let index = ServiceIndex::new(self.compiled.snapshot.services.len());
+        let dependency = self.registry.dependency(&name, &policy.protection, self.now);
+        let endpoints = match &policy.target.endpoints {
+            plimsoll_policy::Endpoints::AsAddressed => Endpoints::AsAddressed,
+            plimsoll_policy::Endpoints::Static(addresses) => {
+                Endpoints::Fixed(addresses.iter().copied().map(Endpoint::new).collect())
+            }
+            plimsoll_policy::Endpoints::Dns { name, port, refresh } => {
+                Endpoints::Resolved(self.registry.resolved(name, *port, *refresh))
+            }
+        };
+        let connections = policy.connections.filter(|limit| limit.mode.enforces()).map(|limit| limit.config);
+        self.names(policy, index, &name);
+        let stats = |route: Option<&str>| self.registry.report.stats(Direction::Outbound, &name, route);
+        let routes = policy.routes.iter().enumerate().map(|(number, route)| Route {
+            id: RouteId(u32::try_from(number + 1).expect("routes are bounded by the size of their source")),
+            name: Some(route.name.as_str().into()),
+            matcher: route.matcher.clone(),
+            rules: Arc::clone(&route.rules),
+            tunnel_idle: route.tunnel_idle,
+            stats: stats(Some(&route.name)),
+        });
+        let service = Service {
+            dependency: Arc::clone(&dependency),
+            policy: Some(name.as_str().into()),
+            endpoints,
+            protocol: policy.target.protocol,
+            connection_wait: connections.map_or(Duration::ZERO, |limit| limit.max_wait),
+            breaker_mode: policy.protection.breaker.as_ref().map_or(Mode::Disabled, |breaker| breaker.mode),
+            mode: policy.mode,
+            hosts: policy.target.hosts.iter().map(ToString::to_string).collect(),
+            rest: Route {
+                id: RouteId::REST,
+                name: None,
+                matcher: plimsoll_policy::Matcher::default(),
+                rules: Arc::clone(&policy.rules),
+                tunnel_idle: policy.tunnel_idle,
+                stats: stats(None),
+            },
+            routes: routes.collect(),
+        };
+        self.compiled.snapshot.services.push(Arc::new(service));
+        self.compiled.configs.push((
+            dependency,
+            policy.protection.clone(),
+            connections.map(|limit| limit.max as usize),
+        ));
+    }
+
+    fn names(&mut self, policy: &DependencyPolicy, index: ServiceIndex, name: &str) {
+        let snapshot = &mut self.compiled.snapshot;
+        for host in &policy.target.hosts {
+            match &host.name {
+                HostName::Exact(name) => snapshot.hosts.insert_exact(name, host.port, index),
+                HostName::Wildcard(parent) => snapshot.hosts.insert_below(parent, host.port, index),
+            }
+        }
+        snapshot.addresses.extend(policy.target.addresses.iter().map(|pattern| (*pattern, index)));
+        if let Some(wanted) = policy.target.listen {
+            self.compiled.listens.push(Listen { wanted, policy: name.to_owned(), service: index });
+        }
+    }
+
+    fn finish(self) -> Compiled {
+        let mut compiled = self.compiled;
+        compiled.snapshot.named = compiled.snapshot.services.len();
+        compiled
+            .snapshot
+            .addresses
+            .sort_by_key(|(pattern, _)| std::cmp::Reverse((pattern.cidr.prefix(), pattern.port.is_some())));
+        compiled
+    }
+}
+
+impl Snapshot {
+    /// Says what is listened on, once it is known.
+    pub fn listen_on(&mut self, address: SocketAddr, service: ServiceIndex) {
+        self.listens.insert(address, service);
+    }
+}
+
+/// With no policy a proxy forwards everything and refuses nothing: no clock but the ones without which a dead
+/// connection would be held for ever.
+fn without_policy() -> Rules {
+    Rules { timeouts: Timeouts { request: None, ..Timeouts::default() }, ..Rules::default() }
+}

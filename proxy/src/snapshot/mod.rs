@@ -1,0 +1,250 @@
+//! One generation of policy, compiled: immutable, shared by all workers, taken once per call.
+
+mod compile;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use plimsoll_policy::{AddressPattern, Cidr, Drain, Matcher, Protocol};
+use plimsoll_resilience::Mode;
+use plimsoll_resilience::rejection::RouteId;
+use plimsoll_resilience::rules::Rules;
+
+pub use self::compile::{Compiled, Listen, Registry, compile};
+use crate::dependency::{Dependency, DependencyId};
+use crate::pick::Endpoint;
+use crate::report::StatsId;
+use crate::route::hosts::Hosts;
+
+/// Dependencies without a policy that connections on a former `listen` address are still served for.
+const MAX_RETIRED: usize = 64;
+
+/// A service's place in its snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceIndex(u32);
+
+impl ServiceIndex {
+    /// Destinations that no policy names.
+    pub const UNLISTED: Self = Self(0);
+    /// The workload itself.
+    pub const INBOUND: Self = Self(1);
+
+    fn new(index: usize) -> Self {
+        Self(u32::try_from(index).expect("policies are bounded by the size of their sources"))
+    }
+}
+
+/// One generation. See the module documentation.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Its number, given by the source: `local-3`.
+    pub generation: Arc<str>,
+    /// How the proxy leaves.
+    pub drain: Drain,
+    /// Unlisted, inbound, dependencies in the order of their policies, and behind `named` those that only old
+    /// connections still call.
+    services: Vec<Arc<Service>>,
+    named: usize,
+    hosts: Hosts<ServiceIndex>,
+    addresses: Vec<(AddressPattern, ServiceIndex)>,
+    listens: HashMap<SocketAddr, ServiceIndex>,
+    trusted: Vec<Cidr>,
+}
+
+/// A dependency, or the workload itself, as one generation has it.
+#[derive(Debug)]
+pub struct Service {
+    /// Its state, which outlives the generation.
+    pub dependency: Arc<Dependency>,
+    /// `namespace/name` of its policy.
+    pub policy: Option<Arc<str>>,
+    /// Where its calls go.
+    pub endpoints: Endpoints,
+    /// What callers speak.
+    pub protocol: Protocol,
+    /// How long a call may wait for one of `maxConnections`.
+    pub connection_wait: Duration,
+    /// The mode of its breaker.
+    pub breaker_mode: Mode,
+    /// The mode of its policy.
+    pub mode: Mode,
+    /// The names that callers address, as written.
+    pub hosts: Vec<String>,
+    /// Calls that no named route is for.
+    pub rest: Route,
+    /// Named routes in their order.
+    pub routes: Vec<Route>,
+}
+
+/// The rules of one route.
+#[derive(Debug)]
+pub struct Route {
+    /// Its number in the dependency's protection.
+    pub id: RouteId,
+    /// Its name; `None` for the rest.
+    pub name: Option<Arc<str>>,
+    /// Which calls.
+    pub matcher: Matcher,
+    /// What holds for them.
+    pub rules: Arc<Rules>,
+    /// How long a tunnel may be silent.
+    pub tunnel_idle: Duration,
+    /// Where its calls are counted.
+    pub stats: StatsId,
+}
+
+/// Where calls go.
+#[derive(Debug)]
+pub enum Endpoints {
+    /// Where the caller was going.
+    AsAddressed,
+    /// These.
+    Fixed(Vec<Endpoint>),
+    /// What a name stands for at the moment.
+    Resolved(Arc<Resolved>),
+}
+
+/// The addresses of a name, kept up to date in the background.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The name.
+    pub name: String,
+    /// The port at each address.
+    pub port: u16,
+    /// How often the name is asked for again.
+    pub refresh: Duration,
+    endpoints: ArcSwap<Vec<Endpoint>>,
+}
+
+impl Resolved {
+    /// A name that has not been asked for yet.
+    #[must_use]
+    pub fn new(name: String, port: u16, refresh: Duration) -> Arc<Self> {
+        Arc::new(Self { name, port, refresh, endpoints: ArcSwap::from_pointee(Vec::new()) })
+    }
+
+    /// The addresses as last heard.
+    #[must_use]
+    pub fn load(&self) -> arc_swap::Guard<Arc<Vec<Endpoint>>> {
+        self.endpoints.load()
+    }
+
+    /// New addresses.
+    pub fn store(&self, endpoints: Vec<Endpoint>) {
+        self.endpoints.store(Arc::new(endpoints));
+    }
+}
+
+impl Snapshot {
+    /// A snapshot without any service, for the moment in which a process is put together. Nothing is served with it.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::new("local-0")
+    }
+
+    fn new(generation: &str) -> Self {
+        Self {
+            generation: generation.into(),
+            drain: Drain::default(),
+            services: Vec::new(),
+            named: 0,
+            hosts: Hosts::default(),
+            addresses: Vec::new(),
+            listens: HashMap::new(),
+            trusted: Vec::new(),
+        }
+    }
+
+    /// The service at `index`.
+    #[must_use]
+    pub fn service(&self, index: ServiceIndex) -> &Service {
+        &self.services[index.0 as usize]
+    }
+
+    /// Every service, those without a policy first.
+    pub fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.services.iter()
+    }
+
+    /// Whose `target.hosts` names this host and port.
+    #[must_use]
+    pub fn by_host(&self, host: &str, port: u16) -> Option<ServiceIndex> {
+        self.hosts.find(host, port)
+    }
+
+    /// Whose `target.addresses` holds this address; the longest prefix, with a port before without.
+    #[must_use]
+    pub fn by_address(&self, address: SocketAddr) -> Option<ServiceIndex> {
+        self.addresses.iter().find(|(pattern, _)| pattern.matches(address)).map(|(_, index)| *index)
+    }
+
+    /// Whose `target.listen` this is.
+    #[must_use]
+    pub fn by_listen(&self, address: SocketAddr) -> Option<ServiceIndex> {
+        self.listens.get(&address).copied()
+    }
+
+    /// The workload itself.
+    #[must_use]
+    pub fn inbound(&self) -> &Service {
+        self.service(ServiceIndex::INBOUND)
+    }
+
+    /// Every dependency that a policy names.
+    pub fn dependencies(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.services[2..self.named].iter()
+    }
+
+    /// Keeps serving connections on addresses that `before` listened on and this one does not: they go to the same
+    /// dependency if it still has a policy, else to what it was.
+    pub fn inherit_listens(&mut self, before: &Self) {
+        for (address, old) in &before.listens {
+            if self.listens.contains_key(address) || self.services.len() - self.named >= MAX_RETIRED {
+                continue;
+            }
+            let old = &before.services[old.0 as usize];
+            let known = self.services.iter().position(|service| service.dependency.id == old.dependency.id);
+            let index = known.unwrap_or_else(|| {
+                self.services.push(Arc::clone(old));
+                self.services.len() - 1
+            });
+            self.listens.insert(*address, ServiceIndex::new(index));
+        }
+    }
+
+    /// Whether the word of a caller at `ip` is taken for more than its own deadline.
+    #[must_use]
+    pub fn trusts(&self, ip: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(ip))
+    }
+
+    /// Whether idle connections of `dependency` to `address` may still be of use.
+    #[must_use]
+    pub fn keeps_connections_to(&self, dependency: DependencyId, address: SocketAddr) -> bool {
+        self.services.iter().any(|service| {
+            service.dependency.id == dependency
+                && match &service.endpoints {
+                    Endpoints::AsAddressed => true,
+                    Endpoints::Fixed(endpoints) => endpoints.iter().any(|endpoint| endpoint.address == address),
+                    Endpoints::Resolved(resolved) => resolved.load().iter().any(|endpoint| endpoint.address == address),
+                }
+        })
+    }
+}
+
+impl Service {
+    /// The route for a request: the first named one that matches, else the rest. 0 is the rest.
+    #[must_use]
+    pub fn route_for(&self, request: &impl plimsoll_policy::Request) -> usize {
+        self.routes.iter().position(|route| route.matcher.matches(request)).map_or(0, |index| index + 1)
+    }
+
+    /// The route that [`Self::route_for`] numbered.
+    #[must_use]
+    pub fn route(&self, number: usize) -> &Route {
+        number.checked_sub(1).map_or(&self.rest, |index| &self.routes[index])
+    }
+}
