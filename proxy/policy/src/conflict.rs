@@ -107,14 +107,8 @@ fn destinations(reader: &mut Reader<'_>, documents: &Documents) {
             continue;
         };
         let namespace = metadata.value.namespace.value().0;
-        let workloads: HashSet<_> = spec
-            .value
-            .workloads
-            .value()
-            .unwrap_or_default()
-            .into_iter()
-            .map(|name| name.value.0)
-            .collect();
+        let workloads = spec.value.workloads.list().iter();
+        let workloads: HashSet<_> = workloads.map(|name| name.value.0.clone()).collect();
         for (destination, node) in destinations_of(&spec.value) {
             let others = claims
                 .entry((namespace.clone(), destination.clone()))
@@ -156,16 +150,7 @@ fn destinations_of(spec: &DependencySpec) -> Vec<(String, NodeId)> {
         return Vec::new();
     };
     let target = &target.value;
-    let hosts = target
-        .hosts
-        .written()
-        .into_iter()
-        .flat_map(|hosts| &hosts.value);
-    let addresses = target
-        .addresses
-        .written()
-        .into_iter()
-        .flat_map(|addresses| &addresses.value);
+    let (hosts, addresses) = (target.hosts.list().iter(), target.addresses.list().iter());
     // Port 0 asks for a port of its own.
     let listen = target
         .listen

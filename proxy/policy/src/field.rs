@@ -66,12 +66,49 @@ impl<T: Value> Value for Vec<At<T>> {
     }
 }
 
+/// A list that says nothing when it is empty, and is an error then: `workloads: []` could mean all or none.
+#[derive(Clone, Debug)]
+pub(crate) struct Several<T>(pub(crate) Vec<At<T>>);
+
+impl<T: Value> Value for Several<T> {
+    fn read(reader: &mut Reader<'_>, node: NodeId) -> Option<Self> {
+        let list = Vec::<At<T>>::read(reader, node)?;
+        if list.is_empty() {
+            reader.error(
+                node,
+                Problem::new("this list is empty").expected("at least one entry, or no such line"),
+            );
+            return None;
+        }
+        Some(Self(list))
+    }
+
+    fn schema() -> Json {
+        json!({"type": "array", "items": T::schema(), "minItems": 1})
+    }
+
+    fn write(&self) -> Yaml {
+        self.0.write()
+    }
+
+    fn rows(path: &str, rows: &mut Vec<Row>) {
+        Vec::<At<T>>::rows(path, rows);
+    }
+}
+
+impl<T: Value> Optional<Several<T>> {
+    /// The entries; none where the list is left out.
+    pub(crate) fn list(&self) -> &[At<T>] {
+        self.written().map_or(&[], |written| &written.value.0)
+    }
+}
+
 pub(crate) fn wrong_kind(reader: &mut Reader<'_>, node: NodeId, expected: &str) {
     let found = match reader.tree.kind(node) {
         _ if reader.tree.is_null(node) => "nothing is written here".to_owned(),
         Kind::Scalar { text, .. } => format!("{} is not {expected}", quote(text)),
-        Kind::Map(_) => format!("this is a map, not {expected}"),
-        Kind::List(_) => format!("this is a list, not {expected}"),
+        Kind::Map(_) => "a map is written here".to_owned(),
+        Kind::List(_) => "a list is written here".to_owned(),
         Kind::Invalid => return,
     };
     reader.error(node, Problem::new(found).expected(expected));
@@ -287,9 +324,9 @@ pub(crate) fn read_block<B: Block>(reader: &mut Reader<'_>, node: NodeId) -> Opt
         .filter(|field| field.required && !written(field.name))
         .collect();
     for field in missing {
-        let problem =
-            Problem::new(format!("`{}` is missing", field.name)).expected(field.description.trim());
-        reader.error(node, problem);
+        let about = field.description.trim().trim_end_matches('.');
+        let problem = Problem::new(format!("`{}` is missing", field.name)).below(field.name);
+        reader.error(node, problem.expected(format!("`{}`: {about}", field.name)));
     }
     Some(block)
 }

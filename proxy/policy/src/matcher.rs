@@ -68,17 +68,6 @@ impl Matcher {
                 .iter()
                 .all(|header| request.has_header(&header.name, header.exact.as_deref()))
     }
-
-    /// True if it is for every request.
-    #[must_use]
-    pub fn is_everything(&self) -> bool {
-        let all_paths = match &self.path {
-            None => true,
-            Some(PathMatch::Prefix(prefix)) => prefix == "/",
-            Some(PathMatch::Exact(_)) => false,
-        };
-        self.methods.is_empty() && self.headers.is_empty() && self.host.is_none() && all_paths
-    }
 }
 
 impl PathMatch {
@@ -135,25 +124,29 @@ fn is_normal(path: &str) -> bool {
         && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/.")
 }
 
+/// Percent-encodings of unreserved characters are decoded, the hex digits of all others made capitals.
 fn decode_unreserved(path: &str) -> String {
     let mut decoded = String::with_capacity(path.len());
     let mut rest = path;
     while let Some((before, after)) = rest.split_once('%') {
         decoded.push_str(before);
-        match after
+        let hex = after
             .get(..2)
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
-            .map(char::from)
-        {
-            Some(c) if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~') => {
+            .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (hex, byte.map(char::from)) {
+            (Some(_), Some(c))
+                if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~') =>
+            {
                 decoded.push(c);
-                rest = &after[2..];
             }
-            _ => {
+            (Some(hex), _) => {
                 decoded.push('%');
-                rest = after;
+                decoded.push_str(&hex.to_ascii_uppercase());
             }
+            (None, _) => decoded.push('%'),
         }
+        rest = &after[hex.map_or(0, str::len)..];
     }
     decoded.push_str(rest);
     decoded

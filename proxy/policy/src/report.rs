@@ -12,6 +12,8 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     pub(crate) expected: Option<String>,
     pub(crate) nearest: Option<String>,
+    /// The field that is meant, where it is not there to be pointed at.
+    pub(crate) below: Option<&'static str>,
 }
 
 impl Problem {
@@ -20,7 +22,13 @@ impl Problem {
             message: message.into(),
             expected: None,
             nearest: None,
+            below: None,
         }
+    }
+
+    pub(crate) fn below(mut self, field: &'static str) -> Self {
+        self.below = Some(field);
+        self
     }
 
     pub(crate) fn expected(mut self, expected: impl Into<String>) -> Self {

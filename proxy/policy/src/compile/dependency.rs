@@ -60,10 +60,9 @@ pub(crate) fn dependency(
         mode,
         workloads: spec
             .workloads
-            .value()
-            .unwrap_or_default()
-            .into_iter()
-            .map(|name| name.value.0)
+            .list()
+            .iter()
+            .map(|name| name.value.0.clone())
             .collect(),
         target: target?,
         rules: Arc::new(rules),
@@ -277,16 +276,20 @@ fn matcher(reader: &mut Reader<'_>, written: &At<Match>) -> Option<Matcher> {
         None => None,
     };
     let mut headers = Vec::new();
-    for header in spec.headers.value().unwrap_or_default() {
+    for header in spec.headers.list() {
         let name = header.value.name.written()?.value.0.clone();
         headers.push(HeaderMatch {
             name,
             exact: header.value.exact.value().map(|text| text.0),
         });
     }
-    let methods = spec.methods.value().unwrap_or_default();
     Some(Matcher {
-        methods: methods.into_iter().map(|method| method.value.0).collect(),
+        methods: spec
+            .methods
+            .list()
+            .iter()
+            .map(|method| method.value.0.clone())
+            .collect(),
         path,
         headers,
         host: spec.host.value(),

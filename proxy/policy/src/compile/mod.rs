@@ -9,7 +9,8 @@ mod timing;
 mod workload;
 
 pub(crate) use breaker::slow_threshold;
-pub(crate) use dependency::dependency;
+pub(crate) use dependency::{dependency, with_inherited};
+pub(crate) use timing::BUILT_IN_REQUEST;
 pub(crate) use workload::workload;
 
 use plimsoll_resilience::{ConfigError, Mode};

@@ -8,7 +8,6 @@ use crate::field::At;
 use crate::model::{Endpoints, Target};
 use crate::report::{Problem, Reader};
 use crate::spec;
-use crate::tree::NodeId;
 use crate::value::{Endpoint, HostName, HostPattern};
 
 /// How often the one host of a `listen`ed dependency is resolved again.
@@ -16,10 +15,15 @@ const BUILT_IN_REFRESH: Duration = Duration::from_secs(30);
 
 pub(super) fn target(reader: &mut Reader<'_>, written: &At<spec::Target>) -> Option<Target> {
     let At { node, value: spec } = written;
-    let hosts = values(spec.hosts.value());
-    let addresses = values(spec.addresses.value());
+    let hosts = values(spec.hosts.list());
+    let addresses = values(spec.addresses.list());
     let listen = spec.listen.value().map(|listen| listen.0);
-    if hosts.is_empty() && addresses.is_empty() && listen.is_none() {
+    // One that is there and could not be read was reported then.
+    let names = ["hosts", "addresses", "listen"];
+    if names
+        .iter()
+        .all(|name| reader.tree.entry(*node, name).is_none())
+    {
         let problem = Problem::new("no traffic is this dependency's");
         reader.error(
             *node,
@@ -40,17 +44,14 @@ pub(super) fn target(reader: &mut Reader<'_>, written: &At<spec::Target>) -> Opt
     })
 }
 
-fn values<T>(list: Option<Vec<At<T>>>) -> Vec<T> {
-    list.unwrap_or_default()
-        .into_iter()
-        .map(|item| item.value)
-        .collect()
+fn values<T: Clone>(list: &[At<T>]) -> Vec<T> {
+    list.iter().map(|item| item.value.clone()).collect()
 }
 
 fn endpoints_written(reader: &mut Reader<'_>, written: &At<spec::Endpoints>) -> Option<Endpoints> {
     let At { node, value: spec } = written;
     match (spec.fixed.written(), spec.dns.value()) {
-        (Some(fixed), None) => static_endpoints(reader, fixed.node, &fixed.value),
+        (Some(_), None) => Some(static_endpoints(reader, spec.fixed.list())),
         (None, Some(dns)) => Some(Endpoints::Dns {
             name: dns.name.written()?.value.0.clone(),
             port: dns.port.written()?.value.0,
@@ -77,18 +78,7 @@ fn endpoints_written(reader: &mut Reader<'_>, written: &At<spec::Endpoints>) -> 
     }
 }
 
-fn static_endpoints(
-    reader: &mut Reader<'_>,
-    node: NodeId,
-    list: &[At<Endpoint>],
-) -> Option<Endpoints> {
-    if list.is_empty() {
-        reader.error(
-            node,
-            Problem::new("no endpoints are given").expected("at least one address"),
-        );
-        return None;
-    }
+fn static_endpoints(reader: &mut Reader<'_>, list: &[At<Endpoint>]) -> Endpoints {
     let mut seen = HashSet::new();
     for endpoint in list {
         if !seen.insert(endpoint.value.0) {
@@ -96,9 +86,7 @@ fn static_endpoints(
             reader.error(endpoint.node, problem.expected("each endpoint once"));
         }
     }
-    Some(Endpoints::Static(
-        list.iter().map(|endpoint| endpoint.value.0).collect(),
-    ))
+    Endpoints::Static(list.iter().map(|endpoint| endpoint.value.0).collect())
 }
 
 /// Calls go where the caller was going. Who connects to the local port was going nowhere else, so there the one host

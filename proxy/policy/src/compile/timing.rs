@@ -10,7 +10,7 @@ use crate::spec;
 use crate::value::{Positive, Protocol};
 
 /// HTTP calls that are not streaming end after this, where nothing is written.
-const BUILT_IN_REQUEST: Duration = Duration::from_secs(15);
+pub(crate) const BUILT_IN_REQUEST: Duration = Duration::from_secs(15);
 
 /// No byte for so long ends an HTTP call, where nothing is written.
 const BUILT_IN_IDLE: Duration = Duration::from_secs(5 * 60);

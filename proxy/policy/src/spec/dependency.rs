@@ -4,7 +4,7 @@ use plimsoll_resilience::Mode;
 use plimsoll_resilience::rules::Streaming;
 
 use super::{Bulkhead, CircuitBreaker, Deadline, Retry, RouteBulkhead, Target, Timeouts};
-use crate::field::{At, block};
+use crate::field::{At, Several, block};
 use crate::value::{
     ApiVersion, DependencyKind, HeaderName, HostPattern, Labels, Method, Name, PathText, Text,
 };
@@ -41,7 +41,7 @@ block! {
     /// What a dependency may cost this workload.
     pub(crate) struct DependencySpec {
         /// Whose sidecars.
-        "workloads" workloads: Optional<Vec<At<Name>>> = "all in the namespace",
+        "workloads" workloads: Optional<Several<Name>> = "all in the namespace",
         /// Whether its blocks act, only count, or rest; each block may differ.
         "mode" mode: Defaulted<Mode> = "Enforce",
         /// Which traffic is this dependency's, and where it goes.
@@ -93,11 +93,11 @@ block! {
     /// All of what is written must hold.
     pub(crate) struct Match {
         /// One of these methods.
-        "methods" methods: Optional<Vec<At<Method>>> = "any",
+        "methods" methods: Optional<Several<Method>> = "any",
         /// The path, without query.
         "path" path: Optional<PathSpec> = "any",
         /// Every one of these header fields.
-        "headers" headers: Optional<Vec<At<HeaderSpec>>> = "none",
+        "headers" headers: Optional<Several<HeaderSpec>> = "none",
         /// The host that was addressed.
         "host" host: Optional<HostPattern> = "any",
     }

@@ -1,6 +1,6 @@
 //! Where a dependency is, and how callers reach it.
 
-use crate::field::{At, block};
+use crate::field::{Several, block};
 use crate::value::{
     AddressPattern, DnsName, Endpoint, HostPattern, Listen, Port, Positive, Protocol,
 };
@@ -9,9 +9,9 @@ block! {
     /// Which traffic is this dependency's.
     pub(crate) struct Target {
         /// What callers address: authority, SNI or DNS name, port optional.
-        "hosts" hosts: Optional<Vec<At<HostPattern>>> = "none",
+        "hosts" hosts: Optional<Several<HostPattern>> = "none",
         /// Destinations without a name.
-        "addresses" addresses: Optional<Vec<At<AddressPattern>>> = "none",
+        "addresses" addresses: Optional<Several<AddressPattern>> = "none",
         /// Also reachable on this local port.
         "listen" listen: Optional<Listen> = "none",
         /// What callers speak.
@@ -26,7 +26,7 @@ block! {
     /// Where the calls go: a list, or a name.
     pub(crate) struct Endpoints {
         /// These addresses.
-        "static" fixed: Optional<Vec<At<Endpoint>>> = "none",
+        "static" fixed: Optional<Several<Endpoint>> = "none",
         /// The addresses of this name.
         "dns" dns: Optional<Dns> = "none",
     }

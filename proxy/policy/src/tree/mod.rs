@@ -79,9 +79,7 @@ impl Tree {
             .strip_prefix('\u{feff}')
             .unwrap_or(&source.text)
             .to_owned();
-        let lines = std::iter::once(0)
-            .chain(text.match_indices('\n').map(|(at, _)| at + 1))
-            .collect();
+        let lines = line_starts(&text);
         self.texts.push(Text {
             name: source.name.clone(),
             text,
@@ -168,7 +166,14 @@ impl Tree {
         node: NodeId,
         problem: Problem,
     ) -> Diagnostic {
-        let path = self.path(node);
+        let mut path = self.path(node);
+        if let Some(below) = problem.below {
+            path = if path.is_empty() {
+                below.to_owned()
+            } else {
+                format!("{path}.{below}")
+            };
+        }
         self.diagnose_place(severity, self.place(node), path, problem)
     }
 
@@ -205,7 +210,7 @@ impl Tree {
             .get(place.line.saturating_sub(1))
             .copied()
             .unwrap_or(text.text.len());
-        let line = text.text[start..].lines().next().unwrap_or("");
+        let line = text.text[start..].split(['\n', '\r']).next().unwrap_or("");
         let column = place.column.saturating_sub(1);
         let skip = if column < EXCERPT_WIDTH {
             0
@@ -221,8 +226,21 @@ impl Tree {
     }
 }
 
+/// Where lines begin; as in YAML, a lone carriage return ends one too.
+fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let ends =
+        |at: usize| bytes[at] == b'\n' || (bytes[at] == b'\r' && bytes.get(at + 1) != Some(&b'\n'));
+    std::iter::once(0)
+        .chain((0..bytes.len()).filter(|at| ends(*at)).map(|at| at + 1))
+        .collect()
+}
+
 /// Somebody's text between backticks, cut where it would drown the message.
 pub(crate) fn quote(text: &str) -> String {
+    if text.is_empty() {
+        return "an empty text".to_owned();
+    }
     format!("`{}`", short(text))
 }
 

@@ -10,7 +10,7 @@ use super::{Count, Form, Scalar, scalar};
 use crate::report::Problem;
 use crate::tree::quote;
 
-const PATTERN: &str = "^([0-9]{1,8}(h|m|s|ms)){1,4}$";
+const PATTERN: &str = "^([0-9]{1,11}(h|m|s|ms)){1,4}$";
 const EXPECTED: &str = "a duration such as 250ms, 2s or 1m30s";
 
 /// A year: nothing here is meant to last longer, and sums of such values cannot overflow.
@@ -137,15 +137,16 @@ fn parse(text: &str) -> Result<Duration, Problem> {
     }
 }
 
-/// A duration as policy writes it, in whole milliseconds.
+/// A duration as policy writes it, to the millisecond: `1m30s`, `1200ms`.
 pub(crate) fn duration_text(duration: Duration) -> String {
-    let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    if rest == 0 {
-        return "0s".to_owned();
+    let millis = duration.as_millis();
+    if !millis.is_multiple_of(1000) {
+        return format!("{millis}ms");
     }
+    let mut rest = duration.as_secs();
     let mut text = String::new();
-    for (unit, scale) in UNITS {
-        if rest >= scale {
+    for (unit, scale) in [("h", 3600), ("m", 60), ("s", 1)] {
+        if rest >= scale || (unit == "s" && text.is_empty()) {
             write!(text, "{}{unit}", rest / scale).expect("a String takes everything");
             rest %= scale;
         }
@@ -165,7 +166,8 @@ mod tests {
             ("1m30s", 90_000),
             ("1h", 3_600_000),
             ("0s", 0),
-            ("1s5ms", 1005),
+            ("1005ms", 1005),
+            ("1h1s", 3_601_000),
         ] {
             let read = parse(text).unwrap();
             assert_eq!(read, Duration::from_millis(millis), "{text}");
