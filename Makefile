@@ -38,7 +38,7 @@ bench: setup
 	cargo build --profile bench-fast -p plimsoll-proxy -p plimsoll-tests --bins
 	$(if $(ENVOY),tests/setup envoy)
 	PLIMSOLL_TEST_PROXY=$(CURDIR)/target/bench-fast/plimsoll-proxy \
-	ENVOY_BINARY=$(if $(ENVOY),$$(find $(PLIMSOLL_TEST_VENV) -type f -name envoy -perm -u+x | head -1)) \
+	ENVOY_BINARY=$(if $(ENVOY),$$(find $(PLIMSOLL_TEST_VENV) -path '*/_bin/envoy')) \
 	  target/bench-fast/plimsoll-bench $(if $(GATE),--gate) $(BENCH_ARGS)
 
 setup:

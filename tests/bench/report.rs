@@ -97,13 +97,13 @@ pub fn print(rows: &[Row], idle_connections: usize) -> bool {
             floor.saturated.len()
         );
         println!(
-            "{:10} {:>10} {:>8} {:>10} {:>9} {:>8} {:>8} {:>7}",
-            "", "us CPU/req", "x floor", "x better*", "req/s", "p50 us", "p99 us", "errors"
+            "{:10} {:>10} {:>8} {:>10} {:>9} {:>8} {:>8} {:>7} {:>6}",
+            "", "us CPU/req", "x floor", "x better*", "req/s", "p50 us", "p99 us", "errors", "late"
         );
         for row in rows {
             let costs = pick(row);
             println!(
-                "{:10} {:>10.2} {:>8.2} {:>10.2} {:>9.0} {:>8.0} {:>8.0} {:>7}",
+                "{:10} {:>10.2} {:>8.2} {:>10.2} {:>9.0} {:>8.0} {:>8.0} {:>7} {:>6}",
                 row.name,
                 cpu(costs),
                 ratio(costs, pick(floor)),
@@ -111,10 +111,8 @@ pub fn print(rows: &[Row], idle_connections: usize) -> bool {
                 median(costs.iter().map(|cost| cost.per_second)),
                 median(costs.iter().map(|cost| f64::from(cost.p50_micros))),
                 median(costs.iter().map(|cost| f64::from(cost.p99_micros))),
-                costs
-                    .iter()
-                    .map(|cost| cost.errors + cost.late)
-                    .sum::<u64>(),
+                costs.iter().map(|cost| cost.errors).sum::<u64>(),
+                costs.iter().map(|cost| cost.late).sum::<u64>(),
             );
         }
     }
@@ -136,6 +134,7 @@ pub fn print(rows: &[Row], idle_connections: usize) -> bool {
             idle
         );
     }
+    println!("late: requests that came due while every connection was busy");
     println!("*  the better of nginx and HAProxy in the same round");
     println!(
         "** growth of PSS over {idle_connections} keep-alive connections that made one request each"

@@ -287,6 +287,32 @@ fn under_total_failure_the_budget_holds_attempts_below_1_45_a_call() {
     assert_eq!(retries as usize, server.requests() - tally.answers());
 }
 
+/// The worked number: 27 attempts a call without protection, under 1.3 with budgets and the no-retry signal.
+#[test]
+fn three_layers_do_not_multiply_their_retries() {
+    let server = failing(503, &[]);
+    let spec = "  retry: {maxAttempts: 3, backoff: {base: 1ms, max: 5ms}}";
+    let innermost = listened("c", server.address, spec);
+    let middle = listened("b", innermost.listen, spec);
+    let outermost = listened("a", middle.listen, spec);
+    let _proxies: Vec<Proxy> = [&innermost, &middle, &outermost]
+        .map(|layer| Setup::new().workers(1).policy(&layer.policy).start())
+        .into();
+    let load = Load::start(outermost.listen, 8, &Ask::get());
+    load.wait_for_more(1_000);
+    let tally = load.finish();
+    let each = server.requests() as f64 / tally.answers() as f64;
+    assert_eq!(
+        tally.statuses.keys().copied().collect::<Vec<_>>(),
+        [503],
+        "{tally:?}"
+    );
+    assert!(
+        (1.01..1.3).contains(&each),
+        "{each} attempts a call at the innermost server"
+    );
+}
+
 #[test]
 fn observe_makes_no_retry() {
     assert_eq!(
