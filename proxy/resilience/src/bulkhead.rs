@@ -92,6 +92,13 @@ impl Config {
 pub struct WaiterId(pub(crate) u64);
 
 impl WaiterId {
+    /// All those whose wait is only modelled: nobody is to be woken.
+    pub(crate) const MODELLED: Self = Self(0);
+
+    pub(crate) fn is_modelled(self) -> bool {
+        self == Self::MODELLED
+    }
+
     /// The number, for the shell's own table.
     pub const fn as_u64(self) -> u64 {
         self.0
@@ -206,16 +213,16 @@ impl Bulkhead {
         }
     }
 
-    /// Gives a place up; a permit that was granted to it goes on to the next. True if its wait was over by `now`
-    /// without a permit.
-    pub fn leave(&mut self, place: Place, now: Timestamp) -> bool {
+    /// Gives a place up; a permit that was granted to it goes on to the next. Says so if its wait was over by `now`
+    /// without one.
+    pub fn leave(&mut self, place: Place, now: Timestamp) -> Option<Rejected> {
         let standing = self.queue.standing(place.0, now);
         self.queue.remove(place.0);
         if standing == Standing::Granted {
             self.release(Permit(()), now);
         }
         self.debug_check();
-        standing == Standing::Expired
+        (standing == Standing::Expired).then(|| self.rejected(Reason::BulkheadWaitTimeout))
     }
 
     /// Gives a permit back.

@@ -76,6 +76,32 @@ pub struct Rejection {
     pub retry_at: Option<Timestamp>,
 }
 
+impl Rejection {
+    pub(crate) const fn new(
+        rejected: Rejected,
+        block: Block,
+        route: RouteId,
+        route_block: bool,
+    ) -> Self {
+        let Rejected {
+            reason,
+            retry_at,
+            observed,
+            limit,
+        } = rejected;
+        Self {
+            reason,
+            cause: None,
+            block,
+            route,
+            route_block,
+            observed,
+            limit,
+            retry_at,
+        }
+    }
+}
+
 /// What a machine says when it refuses, with the numbers that explain it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rejected {

@@ -63,6 +63,13 @@ pub struct Ticket {
     progress: Progress,
 }
 
+impl Ticket {
+    /// True if the call is in the window already.
+    pub const fn is_counted(&self) -> bool {
+        !matches!(self.progress, Progress::Running)
+    }
+}
+
 /// What the breaker knows of a running call.
 #[derive(Clone, Copy, Debug)]
 enum Progress {
@@ -319,6 +326,11 @@ impl Breaker {
         self.forced
             .map(|force| force.until)
             .filter(|&until| now < until)
+    }
+
+    /// True while an operator's word holds, as far as anyone has looked.
+    pub const fn is_forced(&self) -> bool {
+        self.forced.is_some()
     }
 
     /// The configuration in force.

@@ -79,7 +79,7 @@ fn a_granted_waiter_that_leaves_passes_its_permit_on() {
         bulkhead.try_acquire(at(1)).is_err(),
         "nobody overtakes a grant that is on its way"
     );
-    assert!(!bulkhead.leave(first, at(2)));
+    assert_eq!(bulkhead.leave(first, at(2)), None);
     assert_eq!(bulkhead.poll_granted(), Some(WaiterId(2)));
     let Claim::Granted(_permit) = bulkhead.claim(second, at(2)) else {
         panic!("granted")

@@ -178,7 +178,7 @@ impl Pair {
             .retry_at()
             .expect("the breaker has opened too")
             .as_nanos()
-            / 1_000_000;
+            .div_ceil(1_000_000);
         let wait = until - self.now;
         assert!((2000..=7000).contains(&wait), "{wait} ms");
         self.naive.change(Phase::Open(until));

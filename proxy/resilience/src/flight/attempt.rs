@@ -1,0 +1,356 @@
+//! One attempt, from its endpoint to the last byte of its answer.
+
+use crate::breaker::Asker;
+use crate::outcome::{Ended, Outcome, classify};
+use crate::protection::Protection;
+use crate::reason::Reason;
+use crate::rejection::{Block, EndpointKey, Rejected, Rejection};
+use crate::rules::Streaming;
+use crate::time::Timestamp;
+
+use super::call::{Failure, Head};
+use super::outbox::Out;
+use super::retry::Trouble;
+use super::{AttemptClock, Flight, Phase, Verdict};
+
+/// Endpoints that are picked in vain, because their breaker had opened meanwhile, before the attempt is given up.
+const REPICKS: u8 = 3;
+
+impl Flight {
+    /// After [`Action::Attempt`](super::Action::Attempt): this endpoint was picked, and a connection is looked for.
+    /// With `scope: Endpoint` its breaker may have changed its mind since it was asked; then another one is asked for.
+    pub fn handle_picked(
+        &mut self,
+        endpoint: EndpointKey,
+        protection: &mut Protection,
+        now: Timestamp,
+    ) {
+        if self.phase != Phase::Picking {
+            return;
+        }
+        self.endpoint = Some(endpoint);
+        if let Err(rejection) =
+            protection.take_endpoint_ticket(&mut self.holdings, endpoint, self.asker, now)
+        {
+            self.facts.repicked += 1;
+            if self.facts.repicked < REPICKS {
+                self.outbox.push(Out::Attempt);
+            } else {
+                protection.give_up(&mut self.holdings, now);
+                self.handle_refused(rejection, protection, now);
+            }
+            return;
+        }
+        self.arm_probe(protection, now);
+        self.count_attempt();
+        self.phase = Phase::Connecting;
+        let connect = self.rules.timeouts.connect;
+        self.phase_ends = self.ends_after(Some(connect), now);
+    }
+
+    /// After [`Action::Attempt`](super::Action::Attempt): there is no endpoint; `all_open`: every breaker refused.
+    pub fn handle_no_endpoint(
+        &mut self,
+        all_open: bool,
+        protection: &mut Protection,
+        now: Timestamp,
+    ) {
+        if self.phase != Phase::Picking {
+            return;
+        }
+        protection.give_up(&mut self.holdings, now);
+        let (reason, block) = match all_open {
+            true => (Reason::CircuitOpen, Block::CircuitBreaker),
+            false => (Reason::NoHealthyEndpoint, Block::Target),
+        };
+        let rejected = Rejected {
+            reason,
+            retry_at: None,
+            observed: 0,
+            limit: 0,
+        };
+        let rejection = Rejection::new(rejected, block, self.holdings.route(), false);
+        self.handle_refused(rejection, protection, now);
+    }
+
+    /// A connection, new or pooled, is ours: the clock of the attempt starts.
+    pub fn handle_connected(&mut self, now: Timestamp) {
+        if self.phase != Phase::Connecting {
+            return;
+        }
+        self.phase = Phase::Connected;
+        self.phase_ends = self.ends_after(self.rules.timeouts.attempt, now);
+        if self.rules.timeouts.mode.is_on() {
+            self.idle_since = now;
+        }
+    }
+
+    /// The first byte of the request was written: the latency clock starts.
+    #[inline]
+    pub fn handle_sent(&mut self, now: Timestamp) {
+        if self.phase != Phase::Connected {
+            return;
+        }
+        self.phase = Phase::Sent;
+        self.clock.start(now);
+        self.arm_slow();
+        if self.probe_ends != Timestamp::MAX {
+            self.probe_ends = now.saturating_add(self.probe_limit);
+        }
+    }
+
+    /// The head of the final answer; never a 1xx.
+    pub fn handle_head(&mut self, head: Head, protection: &mut Protection, now: Timestamp) {
+        // A server may answer before it has read anything.
+        self.handle_sent(now);
+        if self.phase != Phase::Sent {
+            return;
+        }
+        self.note_slow(protection, now);
+        self.handle_progress(now);
+        self.verdict = self.verdict_on(&head, now);
+        if head.streaming && self.rules.streaming != Streaming::Never && !self.facts.streaming {
+            self.facts.streaming = true;
+            self.deadline.begin_streaming(&self.rules, self.arrived);
+        }
+        if let Some(wait) = self.consider_retry(&Trouble::answer(&head), protection, now) {
+            self.finish_attempt(Ended::Whole, protection, now);
+            self.facts.kept = true;
+            self.outbox.push(Out::Keep);
+            self.back_off(wait, now);
+            return;
+        }
+        self.phase = Phase::Answering;
+        if self.facts.streaming {
+            self.handle_stream_begun(protection, now);
+        }
+        self.outbox.push(Out::Deliver);
+    }
+
+    /// The last byte of the answer was received.
+    pub fn handle_ended(&mut self, protection: &mut Protection, now: Timestamp) {
+        if self.phase != Phase::Answering {
+            return;
+        }
+        self.finish_attempt(Ended::Whole, protection, now);
+        self.end(None, protection);
+    }
+
+    /// The attempt failed.
+    pub fn handle_failed(&mut self, failure: Failure, protection: &mut Protection, now: Timestamp) {
+        if !self.is_running() {
+            return;
+        }
+        let untouched = match failure {
+            Failure::NotSent => self.phase < Phase::Sent,
+            Failure::RefusedStream => self.phase < Phase::Answering,
+            _ => false,
+        };
+        if untouched && !self.facts.fresh_spent {
+            self.try_afresh(protection, now);
+            return;
+        }
+        if self.phase == Phase::Picking {
+            self.count_attempt();
+        }
+        let reason = failure.reason();
+        let answering = self.phase == Phase::Answering;
+        let sent = self.phase >= Phase::Sent;
+        let age = now.saturating_since(self.arrived);
+        let rejection = self.rejection(reason, Block::Target, age, std::time::Duration::ZERO);
+        self.finish_attempt(Ended::Transport, protection, now);
+        if answering {
+            self.reason = Some(reason);
+            self.end(Some(Out::Cut), protection);
+            return;
+        }
+        self.retry_or_conclude(rejection, &Trouble::failure(failure, sent), protection, now);
+    }
+
+    /// The dependency has not begun: one fresh try, at once, with the same permit.
+    fn try_afresh(&mut self, protection: &mut Protection, now: Timestamp) {
+        protection.give_back_endpoint_ticket(&mut self.holdings, now);
+        self.stop_clocks();
+        self.facts.fresh_spent = true;
+        self.facts.fresh = true;
+        self.endpoint = None;
+        self.phase = Phase::Picking;
+        self.outbox.push(Out::Attempt);
+    }
+
+    pub(super) fn handle_connect_timeout(&mut self, protection: &mut Protection, now: Timestamp) {
+        let limit = self.rules.timeouts.connect;
+        let rejection = self.rejection(Reason::ConnectFailure, Block::Timeouts, limit, limit);
+        if self.is_only_observed(rejection, protection) {
+            self.phase_ends = Timestamp::MAX;
+            return;
+        }
+        self.finish_attempt(Ended::Clock, protection, now);
+        self.outbox.push(Out::Abandon);
+        self.retry_or_conclude(
+            rejection,
+            &Trouble::failure(Failure::ConnectTimeout, false),
+            protection,
+            now,
+        );
+    }
+
+    pub(super) fn handle_attempt_timeout(&mut self, protection: &mut Protection, now: Timestamp) {
+        let limit = self.rules.timeouts.attempt.unwrap_or_default();
+        let rejection = self.rejection(Reason::AttemptTimeout, Block::Timeouts, limit, limit);
+        self.phase_ends = Timestamp::MAX;
+        self.time_out(rejection, protection, now);
+    }
+
+    pub(super) fn handle_idle(&mut self, protection: &mut Protection, now: Timestamp) {
+        let limit = self.rules.timeouts.idle;
+        let rejection = self.rejection(Reason::IdleTimeout, Block::Timeouts, limit, limit);
+        self.idle_since = Timestamp::MAX;
+        self.time_out(rejection, protection, now);
+    }
+
+    fn time_out(&mut self, rejection: Rejection, protection: &mut Protection, now: Timestamp) {
+        if self.is_only_observed(rejection, protection) {
+            return;
+        }
+        let trouble = Trouble::timeout(self.phase >= Phase::Sent, self.clock.is_waiting());
+        let answering = self.phase == Phase::Answering;
+        let ended = self.clock_ran_out();
+        self.finish_attempt(ended, protection, now);
+        self.outbox.push(Out::Abandon);
+        if answering {
+            self.reason = Some(rejection.reason);
+            self.end(Some(Out::Cut), protection);
+            return;
+        }
+        self.retry_or_conclude(rejection, &trouble, protection, now);
+    }
+
+    fn is_only_observed(&self, rejection: Rejection, protection: &mut Protection) -> bool {
+        let enforces = self.rules.timeouts.mode.enforces();
+        if !enforces {
+            protection.would_reject(rejection);
+        }
+        !enforces
+    }
+
+    /// A configured clock ran out: that is the dependency's failure, unless it was our caller that we waited for.
+    pub(super) fn clock_ran_out(&self) -> Ended {
+        if self.clock.is_waiting() {
+            Ended::Caller
+        } else {
+            Ended::Clock
+        }
+    }
+
+    /// Says what the attempt came to and gives back all that it held.
+    pub(super) fn finish_attempt(
+        &mut self,
+        ended: Ended,
+        protection: &mut Protection,
+        now: Timestamp,
+    ) {
+        let begun = self.facts.streaming && self.phase == Phase::Answering;
+        if !begun {
+            self.note_slow(protection, now);
+        }
+        let ended = self.weigh(ended);
+        let outcome = classify(ended);
+        let age = self.clock.elapsed(now);
+        if outcome == Outcome::Success && !begun {
+            self.latency = Some(age);
+        }
+        if self.asker == Asker::First {
+            self.first = Some(outcome);
+        } else {
+            let count = &mut self.retries[outcome as usize];
+            *count = count.saturating_add(1);
+        }
+        protection.finish(&mut self.holdings, ended, age, now);
+        self.stop_clocks();
+    }
+
+    /// What the head said stands, unless the answer then broke off.
+    fn weigh(&self, ended: Ended) -> Ended {
+        match (ended, self.verdict) {
+            (Ended::Transport | Ended::Clock, _) | (_, Verdict::Good) => ended,
+            (_, Verdict::FailureCode) => Ended::FailureCode,
+            (_, Verdict::Pushback) => Ended::Pushback,
+            (_, Verdict::Deadline) => Ended::Deadline,
+        }
+    }
+
+    fn verdict_on(&self, head: &Head, now: Timestamp) -> Verdict {
+        let told = self.caller_deadline.unwrap_or(Timestamp::MAX);
+        // The dependency was told of a deadline that is shorter by the reserve.
+        let over = now.saturating_add(self.rules.deadline.reserve) >= told;
+        if head.pushback {
+            Verdict::Pushback
+        } else if head.deadline_exceeded && over {
+            Verdict::Deadline
+        } else if head.failure {
+            Verdict::FailureCode
+        } else {
+            Verdict::Good
+        }
+    }
+
+    /// For breaker and latency a stream has succeeded when its answer begins.
+    fn handle_stream_begun(&mut self, protection: &mut Protection, now: Timestamp) {
+        if self.verdict == Verdict::Good {
+            self.latency = Some(self.clock.elapsed(now));
+            protection.mark_begun(&mut self.holdings, now);
+        }
+        self.slow_at = Timestamp::MAX;
+        self.probe_ends = Timestamp::MAX;
+    }
+
+    /// Counts a running attempt as slow the moment it is older than the threshold.
+    #[inline]
+    pub(super) fn note_slow(&mut self, protection: &mut Protection, now: Timestamp) {
+        let Some(threshold) = self.rules.slow_call_threshold else {
+            return;
+        };
+        let streams = self.facts.streaming && self.phase == Phase::Answering;
+        if self.facts.slow
+            || streams
+            || !self.clock.is_running()
+            || self.clock.elapsed(now) < threshold
+        {
+            return;
+        }
+        self.facts.slow = true;
+        self.facts.ever_slow = true;
+        self.slow_at = Timestamp::MAX;
+        protection.mark_slow(&mut self.holdings, now);
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        (Phase::Picking..Phase::Over).contains(&self.phase)
+    }
+
+    fn count_attempt(&mut self) {
+        self.attempts += u32::from(!self.facts.counted);
+        self.facts.counted = true;
+        self.facts.fresh = false;
+        // A retry that is made is paid for.
+        self.token = None;
+    }
+
+    fn stop_clocks(&mut self) {
+        self.phase_ends = Timestamp::MAX;
+        self.idle_since = Timestamp::MAX;
+        self.slow_at = Timestamp::MAX;
+        self.probe_ends = Timestamp::MAX;
+        self.clock = AttemptClock::STOPPED;
+        self.facts.slow = false;
+        self.verdict = Verdict::Good;
+    }
+
+    fn ends_after(&self, limit: Option<std::time::Duration>, now: Timestamp) -> Timestamp {
+        match limit {
+            Some(limit) if self.rules.timeouts.mode.is_on() => now.saturating_add(limit),
+            _ => Timestamp::MAX,
+        }
+    }
+}
