@@ -275,8 +275,8 @@ fn bulkhead(view: &BulkheadView) -> Bulkhead<'_> {
 /// Over all breakers of a dependency: the share of calls that their callers gave up before the breaker could count
 /// them, and when (the mean, weighted).
 fn cancelled_early(breakers: &[BreakerView]) -> Option<CancelledEarly> {
-    let given_up: u64 = breakers.iter().map(|view| view.given_up).sum();
-    let counted: u64 = breakers.iter().map(|view| view.counted).sum();
+    let given_up: u64 = breakers.iter().map(|view| u64::from(view.given_up)).sum();
+    let counted: u64 = breakers.iter().map(|view| u64::from(view.counted)).sum();
     if given_up == 0 || given_up + counted < MIN_FOR_SHARE {
         return None;
     }
