@@ -54,25 +54,13 @@ pub struct Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            file,
-            line,
-            column,
-            message,
-            excerpt,
-            ..
-        } = self;
+        let Self { file, line, column, message, excerpt, .. } = self;
         let gutter = " ".repeat(line.to_string().len());
         writeln!(f, "{}: {message}", self.severity.as_str())?;
         writeln!(f, "{gutter}--> {file}:{line}:{column}")?;
         writeln!(f, "{gutter} |")?;
         writeln!(f, "{line} | {excerpt}")?;
-        write!(
-            f,
-            "{gutter} | {}{}",
-            " ".repeat(self.excerpt_offset),
-            "^".repeat(self.width)
-        )?;
+        write!(f, "{gutter} | {}{}", " ".repeat(self.excerpt_offset), "^".repeat(self.width))?;
         if !self.field.is_empty() {
             write!(f, "\n{gutter} = field: {}", self.field)?;
         }
@@ -115,9 +103,7 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Those that made the policy be refused.
     pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
-        self.list
-            .iter()
-            .filter(|diagnostic| diagnostic.severity == Severity::Error)
+        self.list.iter().filter(|diagnostic| diagnostic.severity == Severity::Error)
     }
 }
 

@@ -24,33 +24,22 @@ const LATER_KINDS: [&str; 1] = ["FaultInjection"];
 pub fn parse(sources: &[Source]) -> Result<PolicySet, Diagnostics> {
     let mut report = Report::default();
     let mut tree = Tree::default();
-    let roots: Vec<_> = sources
-        .iter()
-        .flat_map(|source| tree.build(source, &mut report))
-        .collect();
+    let roots: Vec<_> = sources.iter().flat_map(|source| tree.build(source, &mut report)).collect();
     let mut reader = Reader::new(&tree, &mut report);
     let mut documents = Documents::default();
     for root in roots {
         documents.read(&mut reader, root);
     }
     let dependencies = documents.dependencies.iter();
-    let dependencies = dependencies
-        .filter_map(|one| compile::dependency(&mut reader, one))
-        .collect();
+    let dependencies = dependencies.filter_map(|one| compile::dependency(&mut reader, one)).collect();
     let workloads = documents.workloads.iter();
-    let workloads = workloads
-        .filter_map(|one| compile::workload(&mut reader, one))
-        .collect();
+    let workloads = workloads.filter_map(|one| compile::workload(&mut reader, one)).collect();
     conflict::check(&mut reader, &documents);
     if !reader.report.has_errors() {
         lint::check(&mut reader, &documents);
     }
     let warnings = report.finish()?;
-    Ok(PolicySet {
-        dependencies,
-        workloads,
-        warnings,
-    })
+    Ok(PolicySet { dependencies, workloads, warnings })
 }
 
 #[derive(Default)]
@@ -64,8 +53,7 @@ impl Documents {
         let kind = reader.tree.entry(root, "kind");
         match kind.and_then(|kind| reader.tree.text(kind)) {
             Some("DependencyPolicy") => {
-                self.dependencies
-                    .extend(DependencyDocument::read(reader, root));
+                self.dependencies.extend(DependencyDocument::read(reader, root));
             }
             Some("WorkloadPolicy") => {
                 self.workloads.extend(WorkloadDocument::read(reader, root));
@@ -82,16 +70,9 @@ fn refuse_kind(reader: &mut Reader<'_>, root: NodeId, kind: Option<(NodeId, &str
         return;
     };
     if LATER_KINDS.contains(&kind) {
-        reader.error(
-            node,
-            Problem::new(format!(
-                "kind {} is not supported by this version",
-                quote(kind)
-            )),
-        );
+        reader.error(node, Problem::new(format!("kind {} is not supported by this version", quote(kind))));
         return;
     }
-    let problem =
-        Problem::new(format!("{} is not a kind of policy", quote(kind))).expected(KINDS.join(", "));
+    let problem = Problem::new(format!("{} is not a kind of policy", quote(kind))).expected(KINDS.join(", "));
     reader.error(node, problem.nearest(nearest(kind, KINDS)));
 }

@@ -30,8 +30,8 @@ pub use document::parse;
 pub use field::Row;
 pub use matcher::{HeaderMatch, Matcher, PathMatch, Request, normal_path};
 pub use model::{
-    ConnectionLimit, DependencyPolicy, Drain, Endpoints, Origin, PolicyId, PolicySet, PortPolicy,
-    Route, Target, Trust, WorkloadPolicy,
+    ConnectionLimit, DependencyPolicy, Drain, Endpoints, Origin, PolicyId, PolicySet, PortPolicy, Route, Target, Trust,
+    WorkloadPolicy,
 };
 pub use source::{LoadError, MAX_SOURCE_BYTES, Source, load};
 pub use tables::{Kind, defaults, defaults_text, schema};

@@ -52,21 +52,11 @@ pub trait Request {
 impl Matcher {
     /// Whether the route is for this request.
     pub fn matches(&self, request: &impl Request) -> bool {
-        let method =
-            self.methods.is_empty() || self.methods.iter().any(|method| method == request.method());
+        let method = self.methods.is_empty() || self.methods.iter().any(|method| method == request.method());
         method
-            && self
-                .path
-                .as_ref()
-                .is_none_or(|path| path.matches(request.path()))
-            && self
-                .host
-                .as_ref()
-                .is_none_or(|host| host.matches(request.host(), request.port()))
-            && self
-                .headers
-                .iter()
-                .all(|header| request.has_header(&header.name, header.exact.as_deref()))
+            && self.path.as_ref().is_none_or(|path| path.matches(request.path()))
+            && self.host.as_ref().is_none_or(|host| host.matches(request.host(), request.port()))
+            && self.headers.iter().all(|header| request.has_header(&header.name, header.exact.as_deref()))
     }
 }
 
@@ -130,14 +120,10 @@ fn decode_unreserved(path: &str) -> String {
     let mut rest = path;
     while let Some((before, after)) = rest.split_once('%') {
         decoded.push_str(before);
-        let hex = after
-            .get(..2)
-            .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let hex = after.get(..2).filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
         match (hex, byte.map(char::from)) {
-            (Some(_), Some(c))
-                if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~') =>
-            {
+            (Some(_), Some(c)) if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~') => {
                 decoded.push(c);
             }
             (Some(hex), _) => {

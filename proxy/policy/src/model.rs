@@ -184,10 +184,7 @@ pub struct Drain {
 
 impl Default for Drain {
     fn default() -> Self {
-        Self {
-            delay: Duration::ZERO,
-            grace: Duration::from_secs(25),
-        }
+        Self { delay: Duration::ZERO, grace: Duration::from_secs(25) }
     }
 }
 
@@ -196,9 +193,7 @@ impl DependencyPolicy {
     /// every policy in that respect: on a laptop a file says all there is to say.
     #[must_use]
     pub fn is_for(&self, namespace: Option<&str>, workload: Option<&str>) -> bool {
-        let own = |workload: &str| {
-            self.workloads.is_empty() || self.workloads.iter().any(|name| name == workload)
-        };
+        let own = |workload: &str| self.workloads.is_empty() || self.workloads.iter().any(|name| name == workload);
         namespace.is_none_or(|namespace| namespace == self.id.namespace) && workload.is_none_or(own)
     }
 
@@ -229,9 +224,7 @@ impl PolicySet {
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let dependencies = self.dependencies.iter().map(DependencyPolicy::to_yaml);
-        let documents: Vec<_> = dependencies
-            .chain(self.workloads.iter().map(WorkloadPolicy::to_yaml))
-            .collect();
+        let documents: Vec<_> = dependencies.chain(self.workloads.iter().map(WorkloadPolicy::to_yaml)).collect();
         documents.join("---\n")
     }
 }

@@ -4,23 +4,15 @@
 const LONGEST: usize = 48;
 
 /// The candidate that a typo most likely stands for, if one is near enough to be worth naming.
-pub(crate) fn nearest<'a>(
-    written: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = written.chars().count();
     if length > LONGEST {
         return None;
     }
     let lower = written.to_lowercase();
     let allowed = (length / 3).max(1);
-    let scored = candidates
-        .into_iter()
-        .map(|candidate| (distance(&lower, &candidate.to_lowercase()), candidate));
-    scored
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
+    let scored = candidates.into_iter().map(|candidate| (distance(&lower, &candidate.to_lowercase()), candidate));
+    scored.filter(|(distance, _)| *distance <= allowed).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
 /// Edits between two words, a swap of neighbours counting as one (optimal string alignment).

@@ -18,12 +18,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            expected: None,
-            nearest: None,
-            below: None,
-        }
+        Self { message: message.into(), expected: None, nearest: None, below: None }
     }
 
     pub(crate) fn below(mut self, field: &'static str) -> Self {
@@ -51,12 +46,7 @@ pub(crate) struct Report {
 
 impl Report {
     /// The diagnostic is only made if it will be kept.
-    pub(crate) fn push(
-        &mut self,
-        severity: Severity,
-        place: Place,
-        make: impl FnOnce() -> Diagnostic,
-    ) {
+    pub(crate) fn push(&mut self, severity: Severity, place: Place, make: impl FnOnce() -> Diagnostic) {
         self.errors += usize::from(severity == Severity::Error);
         if self.is_full() {
             self.omitted += 1;
@@ -77,19 +67,8 @@ impl Report {
     /// The warnings, if nothing was wrong.
     pub(crate) fn finish(mut self) -> Result<Vec<Diagnostic>, Diagnostics> {
         self.list.sort_by_key(|(place, _)| *place);
-        let list = self
-            .list
-            .into_iter()
-            .map(|(_, diagnostic)| diagnostic)
-            .collect();
-        if self.errors == 0 {
-            Ok(list)
-        } else {
-            Err(Diagnostics {
-                list,
-                omitted: self.omitted,
-            })
-        }
+        let list = self.list.into_iter().map(|(_, diagnostic)| diagnostic).collect();
+        if self.errors == 0 { Ok(list) } else { Err(Diagnostics { list, omitted: self.omitted }) }
     }
 }
 
@@ -114,8 +93,6 @@ impl<'a> Reader<'a> {
 
     fn push(&mut self, severity: Severity, node: NodeId, problem: Problem) {
         let place = self.tree.place(node);
-        self.report.push(severity, place, || {
-            self.tree.diagnose(severity, node, problem)
-        });
+        self.report.push(severity, place, || self.tree.diagnose(severity, node, problem));
     }
 }

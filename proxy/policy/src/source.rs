@@ -19,10 +19,7 @@ pub struct Source {
 impl Source {
     /// A source from text already in memory.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            text: text.into(),
-        }
+        Self { name: name.into(), text: text.into() }
     }
 }
 
@@ -77,54 +74,31 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Source>, LoadError> {
 }
 
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let io_error = |error| LoadError::Io {
-        path: folder.to_path_buf(),
-        error,
-    };
+    let io_error = |error| LoadError::Io { path: folder.to_path_buf(), error };
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(io_error)? {
         let path = entry.map_err(io_error)?.path();
-        let hidden = path
-            .file_name()
-            .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-        let yaml = path
-            .extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        let yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
         if yaml && !hidden && path.is_file() {
             files.push(path);
         }
     }
     if files.is_empty() {
-        return Err(LoadError::EmptyFolder {
-            path: folder.to_path_buf(),
-        });
+        return Err(LoadError::EmptyFolder { path: folder.to_path_buf() });
     }
     files.sort();
     Ok(files)
 }
 
 fn load_file(path: &Path) -> Result<Source, LoadError> {
-    let io_error = |error| LoadError::Io {
-        path: path.to_path_buf(),
-        error,
-    };
-    let limit = u64::try_from(MAX_SOURCE_BYTES)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
+    let io_error = |error| LoadError::Io { path: path.to_path_buf(), error };
+    let limit = u64::try_from(MAX_SOURCE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-        .map_err(io_error)?;
+    File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(io_error)?;
     if bytes.len() > MAX_SOURCE_BYTES {
-        return Err(LoadError::TooLarge {
-            path: path.to_path_buf(),
-        });
+        return Err(LoadError::TooLarge { path: path.to_path_buf() });
     }
-    let text = String::from_utf8(bytes).map_err(|_| LoadError::NotUtf8 {
-        path: path.to_path_buf(),
-    })?;
-    Ok(Source {
-        name: path.display().to_string(),
-        text,
-    })
+    let text = String::from_utf8(bytes).map_err(|_| LoadError::NotUtf8 { path: path.to_path_buf() })?;
+    Ok(Source { name: path.display().to_string(), text })
 }

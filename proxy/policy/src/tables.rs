@@ -48,20 +48,12 @@ pub fn defaults_text() -> String {
     let mut text = String::new();
     for kind in Kind::ALL {
         let rows = defaults(kind);
-        let width = |of: fn(&Row) -> &str| {
-            rows.iter()
-                .map(|row| of(row).chars().count())
-                .max()
-                .unwrap_or(0)
-        };
+        let width = |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
         let (field, default) = (width(|row| &row.field), width(|row| &row.default).min(40));
         text.push_str(kind.as_str());
         text.push('\n');
         for row in &rows {
-            let line = format!(
-                "  {:field$}  {:default$}  {}",
-                row.field, row.default, row.description
-            );
+            let line = format!("  {:field$}  {:default$}  {}", row.field, row.default, row.description);
             text.push_str(line.trim_end());
             text.push('\n');
         }

@@ -18,10 +18,7 @@ fn every_example_is_taken_without_a_warning() {
     let mut taken = 0;
     for file in std::fs::read_dir(folder()).unwrap() {
         let path = file.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
+        if path.extension().is_some_and(|extension| extension == "yaml") {
             assert_eq!(example(path.clone()).warnings, [], "{}", path.display());
             taken += 1;
         }

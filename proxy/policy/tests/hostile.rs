@@ -56,12 +56,8 @@ const PIECES: [&str; 42] = [
 
 fn texts() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let files = ["good", "bad", "warned"]
-        .iter()
-        .flat_map(|name| fs::read_dir(folder.join(name)).unwrap());
-    let mut texts: Vec<_> = files
-        .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
-        .collect();
+    let files = ["good", "bad", "warned"].iter().flat_map(|name| fs::read_dir(folder.join(name)).unwrap());
+    let mut texts: Vec<_> = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
     texts.sort();
     texts
 }
@@ -115,8 +111,7 @@ fn changed(text: &str, change: &Change) -> String {
 fn check(text: &str) {
     let list = match parse(&[Source::new("t", text)]) {
         Ok(set) => {
-            let again = parse(&[Source::new("t", set.to_yaml())])
-                .unwrap_or_else(|wrong| panic!("{text}\n{wrong}"));
+            let again = parse(&[Source::new("t", set.to_yaml())]).unwrap_or_else(|wrong| panic!("{text}\n{wrong}"));
             assert_eq!(again.to_yaml(), set.to_yaml());
             set.warnings
         }
@@ -126,29 +121,15 @@ fn check(text: &str) {
             wrong.list
         }
     };
-    list.iter()
-        .for_each(|diagnostic| check_place(text, diagnostic));
+    list.iter().for_each(|diagnostic| check_place(text, diagnostic));
 }
 
 fn check_place(text: &str, diagnostic: &Diagnostic) {
-    let Diagnostic {
-        line,
-        column,
-        width,
-        excerpt,
-        excerpt_offset,
-        ..
-    } = diagnostic;
-    assert!(
-        (1..=text.split(['\n', '\r']).count() + 1).contains(line),
-        "{diagnostic}"
-    );
+    let Diagnostic { line, column, width, excerpt, excerpt_offset, .. } = diagnostic;
+    assert!((1..=text.split(['\n', '\r']).count() + 1).contains(line), "{diagnostic}");
     assert!(*column >= 1 && *width >= 1, "{diagnostic}");
     let length = excerpt.chars().count();
-    assert!(
-        *excerpt_offset <= length && excerpt_offset + width <= length + 1,
-        "{diagnostic:?}"
-    );
+    assert!(*excerpt_offset <= length && excerpt_offset + width <= length + 1, "{diagnostic:?}");
     assert!(!excerpt.chars().any(char::is_control));
     assert!(serde_json::to_value(diagnostic).unwrap()["text"].is_string());
 }
@@ -179,11 +160,7 @@ const HEAD: &str = "apiVersion: plimsoll.dev/v1alpha1\nkind: DependencyPolicy\nm
 
 fn errors(text: String) -> Vec<String> {
     let wrong = parse(&[Source::new("t", text)]).unwrap_err();
-    wrong
-        .list
-        .into_iter()
-        .map(|diagnostic| diagnostic.message)
-        .collect()
+    wrong.list.into_iter().map(|diagnostic| diagnostic.message).collect()
 }
 
 #[test]
@@ -200,19 +177,11 @@ fn a_source_has_a_number_of_values() {
 
 #[test]
 fn depth_has_an_end() {
-    for text in [
-        format!("{HEAD}  mode: {}", "[".repeat(10_000)),
-        "- ".repeat(10_000),
-        "{a: ".repeat(200),
-        "? ".repeat(10_000),
-    ] {
+    for text in
+        [format!("{HEAD}  mode: {}", "[".repeat(10_000)), "- ".repeat(10_000), "{a: ".repeat(200), "? ".repeat(10_000)]
+    {
         let errors = errors(text);
-        assert!(
-            errors
-                .iter()
-                .any(|error| error.contains("deep") || error.contains("not valid YAML")),
-            "{errors:?}"
-        );
+        assert!(errors.iter().any(|error| error.contains("deep") || error.contains("not valid YAML")), "{errors:?}");
     }
 }
 
@@ -220,45 +189,25 @@ fn depth_has_an_end() {
 fn a_bomb_of_aliases_does_not_go_off() {
     let mut text = format!("{HEAD}  a0: &a0 [x, x]\n");
     for level in 1..30 {
-        text.push_str(&format!(
-            "  a{level}: &a{level} [*a{}, *a{}]\n",
-            level - 1,
-            level - 1
-        ));
+        text.push_str(&format!("  a{level}: &a{level} [*a{}, *a{}]\n", level - 1, level - 1));
     }
     let errors = errors(text);
-    assert!(
-        errors
-            .iter()
-            .any(|error| error.starts_with("aliases are not supported"))
-    );
+    assert!(errors.iter().any(|error| error.starts_with("aliases are not supported")));
 }
 
 #[test]
 fn more_errors_than_anybody_reads_are_counted() {
-    let fields: String = (0..10_000)
-        .map(|number| format!("f{number}: 1, "))
-        .collect();
+    let fields: String = (0..10_000).map(|number| format!("f{number}: 1, ")).collect();
     let text = format!("{HEAD}  retry: {{{fields}}}\n");
     let wrong = parse(&[Source::new("t", text)]).unwrap_err();
     assert_eq!((wrong.list.len(), wrong.omitted), (100, 9_900));
     assert!(wrong.to_string().ends_with("... and 9900 more"));
-    assert!(
-        wrong
-            .list
-            .iter()
-            .all(|diagnostic| diagnostic.excerpt.chars().count() <= 120)
-    );
+    assert!(wrong.list.iter().all(|diagnostic| diagnostic.excerpt.chars().count() <= 120));
 }
 
 #[test]
 fn warnings_never_turn_into_errors() {
-    let routes: String = (0..200)
-        .map(|number| format!("  - {{name: r{number}, match: {{}}}}\n"))
-        .collect();
+    let routes: String = (0..200).map(|number| format!("  - {{name: r{number}, match: {{}}}}\n")).collect();
     let set = parse(&[Source::new("t", format!("{HEAD}  routes:\n{routes}"))]).unwrap();
-    assert_eq!(
-        (set.warnings.len(), set.dependencies[0].routes.len()),
-        (100, 200)
-    );
+    assert_eq!((set.warnings.len(), set.dependencies[0].routes.len()), (100, 200));
 }

@@ -36,8 +36,5 @@ fn what_cannot_be_read_is_named() {
     let missing = load(&[folder.path().join("missing.yaml")]).unwrap_err();
     assert!(missing.to_string().contains("missing.yaml"));
     let empty = tempfile::tempdir().unwrap();
-    assert!(matches!(
-        load(&[empty.path().to_path_buf()]),
-        Err(LoadError::EmptyFolder { .. })
-    ));
+    assert!(matches!(load(&[empty.path().to_path_buf()]), Err(LoadError::EmptyFolder { .. })));
 }

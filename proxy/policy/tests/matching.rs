@@ -1,8 +1,6 @@
 //! Which calls a route is for.
 
-use plimsoll_policy::{
-    HeaderMatch, HostName, HostPattern, Matcher, PathMatch, Request, normal_path,
-};
+use plimsoll_policy::{HeaderMatch, HostName, HostPattern, Matcher, PathMatch, Request, normal_path};
 use proptest::prelude::*;
 
 struct Call<'a> {
@@ -30,86 +28,41 @@ impl Request for Call<'_> {
     }
 
     fn has_header(&self, name: &str, value: Option<&str>) -> bool {
-        self.headers
-            .iter()
-            .any(|(own, text)| *own == name && value.is_none_or(|value| value == *text))
+        self.headers.iter().any(|(own, text)| *own == name && value.is_none_or(|value| value == *text))
     }
 }
 
-const CALL: Call<'static> = Call {
-    method: "POST",
-    path: "/v1/charge/7",
-    host: "Fraud.Internal",
-    headers: &[("x-user", "u")],
-};
+const CALL: Call<'static> =
+    Call { method: "POST", path: "/v1/charge/7", host: "Fraud.Internal", headers: &[("x-user", "u")] };
 
 #[test]
 fn everything_that_is_given_must_hold() {
     let all = Matcher {
         methods: vec!["PUT".to_owned(), "POST".to_owned()],
         path: Some(PathMatch::Prefix("/v1/charge".to_owned())),
-        headers: vec![HeaderMatch {
-            name: "x-user".to_owned(),
-            exact: Some("u".to_owned()),
-        }],
-        host: Some(HostPattern {
-            name: HostName::Exact("fraud.internal".to_owned()),
-            port: Some(80),
-        }),
+        headers: vec![HeaderMatch { name: "x-user".to_owned(), exact: Some("u".to_owned()) }],
+        host: Some(HostPattern { name: HostName::Exact("fraud.internal".to_owned()), port: Some(80) }),
     };
     assert!(Matcher::default().matches(&CALL));
     assert!(all.matches(&CALL));
-    assert!(!all.matches(&Call {
-        method: "GET",
-        ..CALL
-    }));
-    assert!(!all.matches(&Call {
-        path: "/v1/charges",
-        ..CALL
-    }));
-    assert!(!all.matches(&Call {
-        headers: &[("x-user", "v")],
-        ..CALL
-    }));
-    assert!(!all.matches(&Call {
-        headers: &[],
-        ..CALL
-    }));
-    assert!(!all.matches(&Call {
-        host: "other",
-        ..CALL
-    }));
-    let present = Matcher {
-        headers: vec![HeaderMatch {
-            name: "x-user".to_owned(),
-            exact: None,
-        }],
-        ..Matcher::default()
-    };
+    assert!(!all.matches(&Call { method: "GET", ..CALL }));
+    assert!(!all.matches(&Call { path: "/v1/charges", ..CALL }));
+    assert!(!all.matches(&Call { headers: &[("x-user", "v")], ..CALL }));
+    assert!(!all.matches(&Call { headers: &[], ..CALL }));
+    assert!(!all.matches(&Call { host: "other", ..CALL }));
+    let present =
+        Matcher { headers: vec![HeaderMatch { name: "x-user".to_owned(), exact: None }], ..Matcher::default() };
     assert!(
-        present.matches(&Call {
-            headers: &[("x-user", "v")],
-            ..CALL
-        }) && !present.matches(&Call {
-            headers: &[],
-            ..CALL
-        })
+        present.matches(&Call { headers: &[("x-user", "v")], ..CALL })
+            && !present.matches(&Call { headers: &[], ..CALL })
     );
 }
 
 #[test]
 fn prefixes_are_whole_segments() {
     let charge = PathMatch::Prefix("/v1/charge".to_owned());
-    assert!(
-        ["/v1/charge", "/v1/charge/", "/v1/charge/7"]
-            .iter()
-            .all(|path| charge.matches(path))
-    );
-    assert!(
-        !["/v1/charges", "/v1", "/", "", "/V1/charge"]
-            .iter()
-            .any(|path| charge.matches(path))
-    );
+    assert!(["/v1/charge", "/v1/charge/", "/v1/charge/7"].iter().all(|path| charge.matches(path)));
+    assert!(!["/v1/charges", "/v1", "/", "", "/V1/charge"].iter().any(|path| charge.matches(path)));
     let folder = PathMatch::Prefix("/v1/".to_owned());
     assert!(folder.matches("/v1/x") && folder.matches("/v1/") && !folder.matches("/v1"));
     assert!(PathMatch::Prefix("/".to_owned()).matches("/anything"));

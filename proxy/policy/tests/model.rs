@@ -3,21 +3,14 @@
 
 use std::time::Duration;
 
-use plimsoll_policy::{
-    ConnectionLimit, DependencyPolicy, Endpoints, Source, WorkloadPolicy, parse,
-};
+use plimsoll_policy::{ConnectionLimit, DependencyPolicy, Endpoints, Source, WorkloadPolicy, parse};
 use plimsoll_resilience::Mode;
 use plimsoll_resilience::breaker::WindowKind as Window;
 use plimsoll_resilience::rules::{Methods, Streaming, WhenExpired};
 
 fn dependency(spec: &str) -> DependencyPolicy {
-    let head =
-        "apiVersion: plimsoll.dev/v1alpha1\nkind: DependencyPolicy\nmetadata: {name: a}\nspec:\n";
-    let target = if spec.contains("target:") {
-        ""
-    } else {
-        "  target: {hosts: [\"a:80\"]}\n"
-    };
+    let head = "apiVersion: plimsoll.dev/v1alpha1\nkind: DependencyPolicy\nmetadata: {name: a}\nspec:\n";
+    let target = if spec.contains("target:") { "" } else { "  target: {hosts: [\"a:80\"]}\n" };
     let source = Source::new("test.yaml", format!("{head}{target}{spec}"));
     let set = parse(&[source]).unwrap_or_else(|wrong| panic!("{wrong}"));
     set.dependencies.into_iter().next().unwrap()
@@ -44,25 +37,14 @@ fn a_policy_that_names_no_block_only_has_the_built_in_clocks() {
     let rules = &policy.rules;
     assert_eq!(policy.id.to_string(), "default/a");
     assert_eq!(rules.timeouts.connect, ms(1000));
-    assert_eq!(
-        (rules.timeouts.request, rules.timeouts.request_written),
-        (Some(ms(15_000)), false)
-    );
-    assert_eq!(
-        (rules.timeouts.attempt, rules.timeouts.stream_max),
-        (None, None)
-    );
-    assert_eq!(
-        (rules.timeouts.idle, policy.tunnel_idle),
-        (ms(300_000), ms(3_600_000))
-    );
+    assert_eq!((rules.timeouts.request, rules.timeouts.request_written), (Some(ms(15_000)), false));
+    assert_eq!((rules.timeouts.attempt, rules.timeouts.stream_max), (None, None));
+    assert_eq!((rules.timeouts.idle, policy.tunnel_idle), (ms(300_000), ms(3_600_000)));
     assert!(rules.deadline.propagate && rules.deadline.reserve.is_zero());
     assert_eq!(rules.deadline.when_expired, WhenExpired::Reject);
     assert!(rules.retry.is_none() && rules.slow_call_threshold.is_none());
     assert!(
-        rules.failure_codes.contains(500)
-            && rules.failure_codes.contains(599)
-            && !rules.failure_codes.contains(429)
+        rules.failure_codes.contains(500) && rules.failure_codes.contains(599) && !rules.failure_codes.contains(429)
     );
     assert!(rules.failure_grpc_codes.contains(14) && !rules.failure_grpc_codes.contains(8));
     assert!(policy.protection.bulkhead.is_none() && policy.protection.breaker.is_none());
@@ -74,17 +56,11 @@ fn a_policy_that_names_no_block_only_has_the_built_in_clocks() {
 fn blocks_without_fields_have_the_defaults_of_the_core() {
     let policy = dependency("  circuitBreaker: {}\n  retry: {}\n");
     let breaker = policy.protection.breaker.unwrap();
-    assert_eq!(
-        breaker.config,
-        plimsoll_resilience::breaker::Config::default()
-    );
+    assert_eq!(breaker.config, plimsoll_resilience::breaker::Config::default());
     let retry = policy.rules.retry.unwrap();
     let built_in = plimsoll_resilience::rules::RetryRules::default();
     assert_eq!(format!("{:?}", retry.config), format!("{built_in:?}"));
-    assert_eq!(
-        policy.protection.budget,
-        plimsoll_resilience::budget::Config::default()
-    );
+    assert_eq!(policy.protection.budget, plimsoll_resilience::budget::Config::default());
     let rules = dependency("").rules;
     let built_in = plimsoll_resilience::Rules::default();
     assert_eq!(format!("{rules:?}"), format!("{built_in:?}"));
@@ -93,31 +69,14 @@ fn blocks_without_fields_have_the_defaults_of_the_core() {
 #[test]
 fn what_is_slow_follows_the_shorter_written_timeout() {
     assert_eq!(slow("  circuitBreaker: {}\n"), ms(2000));
-    assert_eq!(
-        slow("  circuitBreaker: {}\n  timeouts: {connect: 1s, idle: 1s}\n"),
-        ms(2000)
-    );
-    assert_eq!(
-        slow("  circuitBreaker: {}\n  timeouts: {request: 1s}\n"),
-        ms(600)
-    );
-    assert_eq!(
-        slow("  circuitBreaker: {}\n  timeouts: {request: 1s, attempt: 500ms}\n"),
-        ms(300)
-    );
-    assert_eq!(
-        slow("  circuitBreaker: {}\n  timeouts: {request: 20s}\n"),
-        ms(12_000)
-    );
-    assert_eq!(
-        slow("  circuitBreaker: {slowCallDurationThreshold: 5s}\n  timeouts: {request: 10s}\n"),
-        ms(5000)
-    );
+    assert_eq!(slow("  circuitBreaker: {}\n  timeouts: {connect: 1s, idle: 1s}\n"), ms(2000));
+    assert_eq!(slow("  circuitBreaker: {}\n  timeouts: {request: 1s}\n"), ms(600));
+    assert_eq!(slow("  circuitBreaker: {}\n  timeouts: {request: 1s, attempt: 500ms}\n"), ms(300));
+    assert_eq!(slow("  circuitBreaker: {}\n  timeouts: {request: 20s}\n"), ms(12_000));
+    assert_eq!(slow("  circuitBreaker: {slowCallDurationThreshold: 5s}\n  timeouts: {request: 10s}\n"), ms(5000));
     // A route's own timeouts decide for its own calls.
     let routes = "  routes:\n  - {name: r, match: {}, timeouts: {attempt: 100ms}}\n";
-    let policy = dependency(&format!(
-        "  circuitBreaker: {{}}\n  timeouts: {{request: 1s}}\n{routes}"
-    ));
+    let policy = dependency(&format!("  circuitBreaker: {{}}\n  timeouts: {{request: 1s}}\n{routes}"));
     assert_eq!(policy.routes[0].rules.slow_call_threshold, Some(ms(60)));
     assert_eq!(policy.rules.slow_call_threshold, Some(ms(600)));
 }
@@ -136,22 +95,10 @@ fn a_block_has_its_own_mode_or_the_policys() {
     assert_eq!(policy.rules.slow_call_threshold, None);
     assert_eq!(policy.protection.bulkhead.unwrap().mode, Mode::Observe);
     let connections = policy.connections.unwrap();
-    assert_eq!(
-        (connections.mode, connections.config),
-        (
-            Mode::Observe,
-            ConnectionLimit {
-                max: 4,
-                max_wait: ms(1000)
-            }
-        )
-    );
+    assert_eq!((connections.mode, connections.config), (Mode::Observe, ConnectionLimit { max: 4, max_wait: ms(1000) }));
     assert_eq!(policy.rules.retry.unwrap().mode, Mode::Observe);
     assert_eq!(policy.routes[0].rules.retry.unwrap().mode, Mode::Enforce);
-    assert_eq!(
-        policy.protection.routes[0].bulkhead.unwrap().mode,
-        Mode::Disabled
-    );
+    assert_eq!(policy.protection.routes[0].bulkhead.unwrap().mode, Mode::Disabled);
 }
 
 #[test]
@@ -163,30 +110,17 @@ fn a_route_replaces_the_fields_that_it_names() {
          backoff: {max: 200ms}}, streaming: Never}\n  \
          - {name: s, match: {}}\n",
     );
-    let [route, same] = policy.routes.as_slice() else {
-        panic!("two routes")
-    };
+    let [route, same] = policy.routes.as_slice() else { panic!("two routes") };
     let clocks = &route.rules.timeouts;
-    assert_eq!(
-        (clocks.connect, clocks.request, clocks.attempt),
-        (ms(3000), Some(ms(9000)), Some(ms(1000)))
-    );
+    assert_eq!((clocks.connect, clocks.request, clocks.attempt), (ms(3000), Some(ms(9000)), Some(ms(1000))));
     assert!(route.rules.deadline.propagate);
     assert_eq!(route.rules.deadline.reserve, ms(20));
     let retry = route.rules.retry.unwrap().config;
     assert_eq!((retry.max_attempts, retry.methods), (5, Methods::Safe));
-    assert_eq!(
-        (retry.backoff.ceiling(0), retry.backoff.ceiling(9)),
-        (ms(100), ms(200))
-    );
+    assert_eq!((retry.backoff.ceiling(0), retry.backoff.ceiling(9)), (ms(100), ms(200)));
     assert_eq!(route.rules.streaming, Streaming::Never);
     assert_eq!(format!("{:?}", same.rules), format!("{:?}", policy.rules));
-    let names: Vec<_> = policy
-        .protection
-        .routes
-        .iter()
-        .map(|route| route.name.as_str())
-        .collect();
+    let names: Vec<_> = policy.protection.routes.iter().map(|route| route.name.as_str()).collect();
     assert_eq!(names, ["r", "s"]);
     let percent = plimsoll_resilience::budget::Config::new(7, ms(10_000), 3).unwrap();
     assert_eq!(policy.protection.budget, percent);
@@ -196,119 +130,51 @@ fn a_route_replaces_the_fields_that_it_names() {
 fn a_429_is_retried_only_with_retry_after_until_it_is_written() {
     let built_in = dependency("  retry: {}\n").rules.retry.unwrap().config;
     assert!(built_in.codes.contains(429) && built_in.retry_429_only_with_retry_after);
-    let written = dependency("  retry: {codes: [429, 5xx]}\n")
-        .rules
-        .retry
-        .unwrap()
-        .config;
-    assert!(
-        written.codes.contains(429)
-            && written.codes.contains(599)
-            && !written.retry_429_only_with_retry_after
-    );
-    let none = dependency("  retry: {codes: [], connectionErrors: [Reset], grpcCodes: []}\n")
-        .rules
-        .retry
-        .unwrap()
-        .config;
-    assert_eq!(
-        (none.codes.iter().count(), none.grpc_codes.iter().count()),
-        (0, 0)
-    );
-    assert!(
-        none.on_reset
-            && !none.on_connect_failure
-            && !none.on_refused_stream
-            && !none.on_reset_before_request
-    );
+    let written = dependency("  retry: {codes: [429, 5xx]}\n").rules.retry.unwrap().config;
+    assert!(written.codes.contains(429) && written.codes.contains(599) && !written.retry_429_only_with_retry_after);
+    let none =
+        dependency("  retry: {codes: [], connectionErrors: [Reset], grpcCodes: []}\n").rules.retry.unwrap().config;
+    assert_eq!((none.codes.iter().count(), none.grpc_codes.iter().count()), (0, 0));
+    assert!(none.on_reset && !none.on_connect_failure && !none.on_refused_stream && !none.on_reset_before_request);
 }
 
 #[test]
 fn windows_are_time_or_calls() {
-    let window = |spec: &str| {
-        dependency(spec)
-            .protection
-            .breaker
-            .unwrap()
-            .config
-            .settings()
-            .window
-    };
-    assert_eq!(
-        window("  circuitBreaker: {slidingWindowSize: 10s}\n"),
-        Window::Time(ms(10_000))
-    );
+    let window = |spec: &str| dependency(spec).protection.breaker.unwrap().config.settings().window;
+    assert_eq!(window("  circuitBreaker: {slidingWindowSize: 10s}\n"), Window::Time(ms(10_000)));
     let count = "  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 50}\n";
     assert_eq!(window(count), Window::Count(50));
 }
 
 #[test]
 fn a_local_port_leads_to_the_one_host() {
-    let endpoints = |target: &str| {
-        dependency(&format!(
-            "  target: {{listen: \"127.0.0.1:0\", {target}}}\n"
-        ))
-        .target
-        .endpoints
-    };
-    let dns = Endpoints::Dns {
-        name: "api.internal".to_owned(),
-        port: 80,
-        refresh: ms(30_000),
-    };
+    let endpoints =
+        |target: &str| dependency(&format!("  target: {{listen: \"127.0.0.1:0\", {target}}}\n")).target.endpoints;
+    let dns = Endpoints::Dns { name: "api.internal".to_owned(), port: 80, refresh: ms(30_000) };
     assert_eq!(endpoints("hosts: [\"API.internal:80\"]"), dns);
-    assert_eq!(
-        endpoints("hosts: [\"10.0.0.1:80\"]"),
-        Endpoints::Static(vec!["10.0.0.1:80".parse().unwrap()])
-    );
+    assert_eq!(endpoints("hosts: [\"10.0.0.1:80\"]"), Endpoints::Static(vec!["10.0.0.1:80".parse().unwrap()]));
     let written = "hosts: [\"api.internal:80\"], endpoints: {static: [\"10.0.0.9:1\"]}";
-    assert_eq!(
-        endpoints(written),
-        Endpoints::Static(vec!["10.0.0.9:1".parse().unwrap()])
-    );
+    assert_eq!(endpoints(written), Endpoints::Static(vec!["10.0.0.9:1".parse().unwrap()]));
 }
 
 #[test]
 fn tcp_waits_an_hour() {
     let policy = dependency("  target: {addresses: [10.0.0.0/8], protocol: TCP}\n");
-    assert_eq!(
-        (policy.rules.timeouts.idle, policy.tunnel_idle),
-        (ms(3_600_000), ms(3_600_000))
-    );
-    let policy =
-        dependency("  target: {addresses: [10.0.0.0/8], protocol: TCP}\n  timeouts: {idle: 5s}\n");
-    assert_eq!(
-        (policy.rules.timeouts.idle, policy.tunnel_idle),
-        (ms(5000), ms(5000))
-    );
+    assert_eq!((policy.rules.timeouts.idle, policy.tunnel_idle), (ms(3_600_000), ms(3_600_000)));
+    let policy = dependency("  target: {addresses: [10.0.0.0/8], protocol: TCP}\n  timeouts: {idle: 5s}\n");
+    assert_eq!((policy.rules.timeouts.idle, policy.tunnel_idle), (ms(5000), ms(5000)));
 }
 
 #[test]
 fn a_workload_has_no_limits_until_they_are_given() {
     let policy = workload("");
-    assert_eq!(
-        (policy.rules.timeouts.request, policy.rules.timeouts.idle),
-        (None, ms(300_000))
-    );
+    assert_eq!((policy.rules.timeouts.request, policy.rules.timeouts.idle), (None, ms(300_000)));
     assert!(policy.protection.bulkhead.is_none() && policy.connections.is_none());
     assert!(policy.trust.sources.is_empty() && policy.ports.is_empty());
-    assert_eq!(
-        (policy.drain.delay, policy.drain.grace),
-        (Duration::ZERO, ms(25_000))
-    );
+    assert_eq!((policy.drain.delay, policy.drain.grace), (Duration::ZERO, ms(25_000)));
     assert_eq!(policy.rules.deadline.mode, Mode::Enforce);
-    assert_eq!(
-        workload("  deadline: {accept: false}\n")
-            .rules
-            .deadline
-            .mode,
-        Mode::Disabled
-    );
-    let bulkhead = workload("  bulkhead: {maxConcurrentCalls: 9}\n")
-        .protection
-        .bulkhead
-        .unwrap()
-        .config;
+    assert_eq!(workload("  deadline: {accept: false}\n").rules.deadline.mode, Mode::Disabled);
+    let bulkhead = workload("  bulkhead: {maxConcurrentCalls: 9}\n").protection.bulkhead.unwrap().config;
     assert_eq!((bulkhead.max_concurrent(), bulkhead.max_queued()), (9, 0));
 }
 

@@ -16,10 +16,7 @@ fn the_table_of_defaults() {
 fn every_field_is_described() {
     for kind in Kind::ALL {
         for row in defaults(kind) {
-            assert!(
-                !row.default.is_empty() && row.description.ends_with('.'),
-                "{row:?}"
-            );
+            assert!(!row.default.is_empty() && row.description.ends_with('.'), "{row:?}");
         }
     }
 }
@@ -41,36 +38,21 @@ fn violations(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>
     }
 }
 
-fn holds(
-    keyword: &str,
-    rule: &Value,
-    schema: &Value,
-    value: &Value,
-    path: &str,
-    found: &mut Vec<String>,
-) -> bool {
+fn holds(keyword: &str, rule: &Value, schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) -> bool {
     match (keyword, value) {
         ("$schema" | "title" | "description", _) => true,
         ("type", _) => type_of(value) == rule.as_str().unwrap(),
         ("enum", _) => rule.as_array().unwrap().contains(value),
-        ("anyOf", _) => rule
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|schema| is_valid(schema, value)),
+        ("anyOf", _) => rule.as_array().unwrap().iter().any(|schema| is_valid(schema, value)),
         ("minimum", Value::Number(number)) => number.as_i64() >= rule.as_i64(),
         ("maximum", Value::Number(number)) => number.as_i64() <= rule.as_i64(),
         ("minItems", Value::Array(items)) => items.len() as u64 >= rule.as_u64().unwrap(),
         ("minLength", Value::String(text)) => text.len() as u64 >= rule.as_u64().unwrap(),
         ("maxLength", Value::String(text)) => text.len() as u64 <= rule.as_u64().unwrap(),
-        ("pattern", Value::String(text)) => regex_lite::Regex::new(rule.as_str().unwrap())
-            .unwrap()
-            .is_match(text),
-        ("required", Value::Object(fields)) => rule
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|name| fields.contains_key(name.as_str().unwrap())),
+        ("pattern", Value::String(text)) => regex_lite::Regex::new(rule.as_str().unwrap()).unwrap().is_match(text),
+        ("required", Value::Object(fields)) => {
+            rule.as_array().unwrap().iter().all(|name| fields.contains_key(name.as_str().unwrap()))
+        }
         ("items", Value::Array(items)) => {
             items.iter().enumerate().for_each(|(index, item)| {
                 violations(rule, item, &format!("{path}[{index}]"), found);
@@ -87,9 +69,7 @@ fn holds(
         }
         ("additionalProperties", Value::Object(fields)) => {
             let known = schema.get("properties").and_then(Value::as_object);
-            let other = fields
-                .iter()
-                .filter(|(name, _)| known.is_none_or(|known| !known.contains_key(*name)));
+            let other = fields.iter().filter(|(name, _)| known.is_none_or(|known| !known.contains_key(*name)));
             match rule {
                 Value::Bool(allowed) => *allowed || other.count() == 0,
                 rule => {
@@ -141,9 +121,7 @@ fn verdicts(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for document in serde_yaml::Deserializer::from_str(text) {
         let document: Value = serde::Deserialize::deserialize(document).unwrap();
-        let kind = Kind::ALL
-            .into_iter()
-            .find(|kind| document["kind"] == kind.as_str());
+        let kind = Kind::ALL.into_iter().find(|kind| document["kind"] == kind.as_str());
         if let Some(kind) = kind {
             violations(&schema(kind), &document, "", &mut found);
         }
@@ -153,28 +131,15 @@ fn verdicts(text: &str) -> Vec<String> {
 
 fn texts(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let files = fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let yaml = files.filter(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "yaml")
-    });
-    yaml.map(|path| {
-        (
-            path.display().to_string(),
-            fs::read_to_string(&path).unwrap(),
-        )
-    })
-    .collect()
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let yaml = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    yaml.map(|path| (path.display().to_string(), fs::read_to_string(&path).unwrap())).collect()
 }
 
 #[test]
 fn schemas_take_what_the_parser_takes() {
     for (name, text) in texts("tests/good").into_iter().chain(texts("tests/warned")) {
-        let Ok(set) = parse(&[Source::new(&name, &text)]) else {
-            panic!("{name}")
-        };
+        let Ok(set) = parse(&[Source::new(&name, &text)]) else { panic!("{name}") };
         // As in force: the written form may hold a switched-off block that is not supported, which no editor offers.
         assert_eq!(verdicts(&set.to_yaml()), [] as [&str; 0], "{name}");
     }
@@ -198,10 +163,8 @@ fn schemas_refuse_what_one_field_alone_gets_wrong() {
         "limits-nothing",
     ];
     for name in bad {
-        let text = fs::read_to_string(
-            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/bad/{name}.yaml")),
-        )
-        .unwrap();
+        let text =
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/bad/{name}.yaml"))).unwrap();
         assert!(!verdicts(&text).is_empty(), "{name}");
     }
 }
@@ -210,13 +173,7 @@ fn schemas_refuse_what_one_field_alone_gets_wrong() {
 fn the_checker_checks() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}, "required": ["a"], "additionalProperties": false});
     assert!(is_valid(&schema, &json!({"a": 1})));
-    for wrong in [
-        json!({"a": 0}),
-        json!({"a": "1"}),
-        json!({}),
-        json!({"a": 1, "b": 1}),
-        json!([]),
-    ] {
+    for wrong in [json!({"a": 0}), json!({"a": "1"}), json!({}), json!({"a": 1, "b": 1}), json!([])] {
         assert!(!is_valid(&schema, &wrong), "{wrong}");
     }
 }

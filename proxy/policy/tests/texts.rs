@@ -8,13 +8,8 @@ use plimsoll_policy::{PolicySet, Source, parse};
 
 /// The texts of a folder beside this file, by name.
 fn texts(folder: &str) -> Vec<(String, Source)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests")
-        .join(folder);
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty());
     let text = |file: PathBuf| {
@@ -28,17 +23,13 @@ fn texts(folder: &str) -> Vec<(String, Source)> {
 /// Everything of the model, without the texts that it keeps.
 fn model(set: &PolicySet) -> String {
     let all = format!("{:#?}\n{:#?}", set.dependencies, set.workloads);
-    all.lines()
-        .filter(|line| !line.trim_start().starts_with("yaml: "))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    all.lines().filter(|line| !line.trim_start().starts_with("yaml: ")).map(|line| format!("{line}\n")).collect()
 }
 
 #[test]
 fn good_policy_becomes_what_is_in_force() {
     for (name, source) in texts("good") {
-        let set =
-            parse(std::slice::from_ref(&source)).unwrap_or_else(|wrong| panic!("{name}:\n{wrong}"));
+        let set = parse(std::slice::from_ref(&source)).unwrap_or_else(|wrong| panic!("{name}:\n{wrong}"));
         insta::assert_snapshot!(format!("good-{name}"), set.to_yaml());
     }
 }
@@ -52,11 +43,7 @@ fn policy_in_force_is_the_same_policy() {
         assert_eq!(again.to_yaml(), set.to_yaml(), "{name}");
         let lines = |set: &PolicySet| {
             let model = model(set);
-            model
-                .lines()
-                .filter(|line| !line.trim_start().starts_with("line: "))
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
+            model.lines().filter(|line| !line.trim_start().starts_with("line: ")).map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(lines(&again), lines(&set), "{name}");
     }

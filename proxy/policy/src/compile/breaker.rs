@@ -28,16 +28,9 @@ pub(super) fn breaker(
     let (wait, max_wait) = (spec.wait.value().0, spec.max_wait.value().0);
     if wait > max_wait {
         // Whichever of the two was written: the other one is a default then.
-        let at = spec
-            .max_wait
-            .written()
-            .or(spec.wait.written())
-            .map_or(*node, |written| written.node);
-        let message = format!(
-            "the circuit waits {} at first and at most {}",
-            duration_text(wait),
-            duration_text(max_wait)
-        );
+        let at = spec.max_wait.written().or(spec.wait.written()).map_or(*node, |written| written.node);
+        let message =
+            format!("the circuit waits {} at first and at most {}", duration_text(wait), duration_text(max_wait));
         let expected = "`maxWaitDurationInOpenState` at least `waitDurationInOpenState`";
         reader.error(at, Problem::new(message).expected(expected));
         return None;
@@ -55,10 +48,7 @@ pub(super) fn breaker(
         probe_limit: spec.probe_limit.value().0,
     };
     let config = checked(reader, *node, Config::new(settings))?;
-    Some(Moded {
-        mode: mode_of(&spec.mode, policy),
-        config,
-    })
+    Some(Moded { mode: mode_of(&spec.mode, policy), config })
 }
 
 fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<WindowKind> {
@@ -69,16 +59,9 @@ fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<WindowKind> 
         (WindowType::Count, Some(WindowSize::Calls(calls))) => {
             let minimum = spec.minimum_calls.value().0;
             if minimum > calls {
-                let message =
-                    format!("a window of {calls} calls never holds the minimum of {minimum}");
-                let at = spec
-                    .minimum_calls
-                    .written()
-                    .map(|written| written.node)
-                    .or(size.map(|size| size.node))?;
-                let expected = format!(
-                    "`minimumNumberOfCalls` at most {calls}, or a larger `slidingWindowSize`"
-                );
+                let message = format!("a window of {calls} calls never holds the minimum of {minimum}");
+                let at = spec.minimum_calls.written().map(|written| written.node).or(size.map(|size| size.node))?;
+                let expected = format!("`minimumNumberOfCalls` at most {calls}, or a larger `slidingWindowSize`");
                 reader.error(at, Problem::new(message).expected(expected));
                 return None;
             }
@@ -86,27 +69,18 @@ fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<WindowKind> 
         }
         (WindowType::Time, Some(WindowSize::Calls(_))) => {
             let problem = Problem::new("a window of type Time is not measured in calls");
-            reader.error(
-                size?.node,
-                problem.expected("a duration such as 30s, or `slidingWindowType: Count`"),
-            );
+            reader.error(size?.node, problem.expected("a duration such as 30s, or `slidingWindowType: Count`"));
             None
         }
         (WindowType::Count, Some(WindowSize::Time(_))) => {
             let problem = Problem::new("a window of type Count is not measured in time");
-            reader.error(
-                size?.node,
-                problem.expected("a number of calls, or `slidingWindowType: Time`"),
-            );
+            reader.error(size?.node, problem.expected("a number of calls, or `slidingWindowType: Time`"));
             None
         }
         (WindowType::Count, None) => {
             let at = spec.window_type.written()?.node;
             let problem = Problem::new("a window of type Count needs its size");
-            reader.error(
-                at,
-                problem.expected("`slidingWindowSize` with a number of calls"),
-            );
+            reader.error(at, problem.expected("`slidingWindowSize` with a number of calls"));
             None
         }
     }
@@ -118,11 +92,7 @@ pub(crate) fn slow_threshold(spec: &CircuitBreaker, timeouts: &Timeouts) -> Dura
         return threshold;
     }
     let written = [timeouts.attempt.value(), timeouts.request.value()];
-    let shortest = written
-        .into_iter()
-        .flatten()
-        .map(|Positive(timeout)| timeout)
-        .min();
+    let shortest = written.into_iter().flatten().map(|Positive(timeout)| timeout).min();
     shortest.map_or(BUILT_IN_SLOW, |timeout| timeout * SLOW_SHARE / 100)
 }
 

@@ -16,40 +16,23 @@ use crate::matcher::{HeaderMatch, Matcher, PathMatch};
 use crate::model::{ConnectionLimit, DependencyPolicy, Route};
 use crate::report::{Problem, Reader};
 use crate::spec::{
-    Bulkhead, CircuitBreaker, Deadline, DependencyDocument, DependencySpec, Match, PathSpec,
-    RouteBulkhead, RouteSpec, Timeouts,
+    Bulkhead, CircuitBreaker, Deadline, DependencyDocument, DependencySpec, Match, PathSpec, RouteBulkhead, RouteSpec,
+    Timeouts,
 };
 use crate::tree::NodeId;
 use crate::value::Protocol;
 
-pub(crate) fn dependency(
-    reader: &mut Reader<'_>,
-    document: &DependencyDocument,
-) -> Option<DependencyPolicy> {
+pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument) -> Option<DependencyPolicy> {
     let spec = &document.spec.written()?.value;
     let mode = spec.mode.value();
     // Everything is checked before anything is missed.
-    let target = spec
-        .target
-        .written()
-        .and_then(|written| target(reader, written));
-    let protocol = spec
-        .target
-        .written()
-        .map_or(Protocol::Auto, |target| target.value.protocol.value());
+    let target = spec.target.written().and_then(|written| target(reader, written));
+    let protocol = spec.target.written().map_or(Protocol::Auto, |target| target.value.protocol.value());
     let (bulkhead, connections) = bulkhead(reader, &spec.bulkhead, mode, protocol);
     let breaker = breaker(reader, &spec.circuit_breaker, mode);
     let budget = budget(reader, &spec.retry);
-    let base = Base {
-        spec,
-        mode,
-        protocol,
-        retry: retry(reader, spec.retry.written(), mode),
-    };
-    let (timeouts, deadline) = (
-        spec.timeouts.value().unwrap_or_default(),
-        spec.deadline.value().unwrap_or_default(),
-    );
+    let base = Base { spec, mode, protocol, retry: retry(reader, spec.retry.written(), mode) };
+    let (timeouts, deadline) = (spec.timeouts.value().unwrap_or_default(), spec.deadline.value().unwrap_or_default());
     let (rules, tunnel_idle) = base.rules(&timeouts, &deadline, base.retry, Streaming::Auto);
     let routes = base.routes(reader);
     let (id, origin) = identity(reader.tree, &document.metadata.written()?.value)?;
@@ -58,22 +41,12 @@ pub(crate) fn dependency(
         id,
         origin,
         mode,
-        workloads: spec
-            .workloads
-            .list()
-            .iter()
-            .map(|name| name.value.0.clone())
-            .collect(),
+        workloads: spec.workloads.list().iter().map(|name| name.value.0.clone()).collect(),
         target: target?,
         rules: Arc::new(rules),
         tunnel_idle,
         routes,
-        protection: ProtectionConfig {
-            bulkhead,
-            breaker,
-            budget: budget?,
-            routes: protected,
-        },
+        protection: ProtectionConfig { bulkhead, breaker, budget: budget?, routes: protected },
         connections,
         yaml: as_in_force(&with_whole_routes(document)),
     })
@@ -96,11 +69,7 @@ impl Base<'_> {
         streaming: Streaming,
     ) -> (Rules, Duration) {
         let built_in = CircuitBreaker::default();
-        let breaker = self
-            .spec
-            .circuit_breaker
-            .written()
-            .map(|written| &written.value);
+        let breaker = self.spec.circuit_breaker.written().map(|written| &written.value);
         let acting = breaker.filter(|breaker| mode_of(&breaker.mode, self.mode).is_on());
         let codes = breaker.unwrap_or(&built_in);
         let (clocks, tunnel_idle) = timing::timeouts(timeouts, self.mode, self.protocol);
@@ -125,10 +94,7 @@ impl Base<'_> {
             {
                 let line = reader.tree.place(first).line;
                 let problem = Problem::new(format!("two routes are called `{}`", name.value.0));
-                reader.error(
-                    name.node,
-                    problem.expected(format!("a name other than that of line {line}")),
-                );
+                reader.error(name.node, problem.expected(format!("a name other than that of line {line}")));
             }
             routes.extend(self.route(reader, &spec));
         }
@@ -136,59 +102,31 @@ impl Base<'_> {
     }
 
     fn route(&self, reader: &mut Reader<'_>, spec: &RouteSpec) -> Option<(Route, RouteProtection)> {
-        if let Some(budget) = spec
-            .retry
-            .written()
-            .and_then(|retry| retry.value.budget.written())
-        {
+        if let Some(budget) = spec.retry.written().and_then(|retry| retry.value.budget.written()) {
             let problem = Problem::new("a route has no retry budget of its own");
-            reader.error(
-                budget.node,
-                problem.expected("`spec.retry.budget`: one for the dependency"),
-            );
+            reader.error(budget.node, problem.expected("`spec.retry.budget`: one for the dependency"));
         }
         let whole = with_inherited(spec, self.spec);
         let retry = match spec.retry.written() {
             Some(_) => retry(reader, whole.retry.written(), self.mode),
             None => self.retry,
         };
-        let bulkhead = spec
-            .bulkhead
-            .written()
-            .and_then(|bulkhead| self.route_bulkhead(reader, bulkhead));
+        let bulkhead = spec.bulkhead.written().and_then(|bulkhead| self.route_bulkhead(reader, bulkhead));
         let matcher = matcher(reader, spec.matching.written()?);
-        let (timeouts, deadline) = (
-            whole.timeouts.value().unwrap_or_default(),
-            whole.deadline.value().unwrap_or_default(),
-        );
+        let (timeouts, deadline) =
+            (whole.timeouts.value().unwrap_or_default(), whole.deadline.value().unwrap_or_default());
         let (rules, tunnel_idle) = self.rules(&timeouts, &deadline, retry, spec.streaming.value());
         let name = spec.name.written()?.value.0.clone();
-        let route = Route {
-            name: name.clone(),
-            matcher: matcher?,
-            rules: Arc::new(rules),
-            tunnel_idle,
-        };
+        let route = Route { name: name.clone(), matcher: matcher?, rules: Arc::new(rules), tunnel_idle };
         Some((route, RouteProtection { name, bulkhead }))
     }
 
-    fn route_bulkhead(
-        &self,
-        reader: &mut Reader<'_>,
-        written: &At<RouteBulkhead>,
-    ) -> Option<Moded<bulkhead::Config>> {
+    fn route_bulkhead(&self, reader: &mut Reader<'_>, written: &At<RouteBulkhead>) -> Option<Moded<bulkhead::Config>> {
         let At { node, value: spec } = written;
         let limit = spec.max_concurrent_calls.written()?;
         refuse_for_tcp(reader, limit.node, self.protocol);
-        let config = bulkhead::Config::new(
-            limit.value.0,
-            spec.max_queued.value().0,
-            spec.max_wait.value(),
-        );
-        Some(Moded {
-            mode: mode_of(&spec.mode, self.mode),
-            config: checked(reader, *node, config)?,
-        })
+        let config = bulkhead::Config::new(limit.value.0, spec.max_queued.value().0, spec.max_wait.value());
+        Some(Moded { mode: mode_of(&spec.mode, self.mode), config: checked(reader, *node, config)? })
     }
 }
 
@@ -217,55 +155,33 @@ fn with_whole_routes(document: &DependencyDocument) -> DependencyDocument {
     whole
 }
 
-type Limits = (
-    Option<Moded<bulkhead::Config>>,
-    Option<Moded<ConnectionLimit>>,
-);
+type Limits = (Option<Moded<bulkhead::Config>>, Option<Moded<ConnectionLimit>>);
 
-fn bulkhead(
-    reader: &mut Reader<'_>,
-    written: &Optional<Bulkhead>,
-    policy: Mode,
-    protocol: Protocol,
-) -> Limits {
+fn bulkhead(reader: &mut Reader<'_>, written: &Optional<Bulkhead>, policy: Mode, protocol: Protocol) -> Limits {
     let Some(At { node, value: spec }) = written.written() else {
         return (None, None);
     };
     let mode = mode_of(&spec.mode, policy);
     let max_wait = spec.max_wait.value();
     let calls = spec.max_concurrent_calls.written();
-    let connections = spec.max_connections.value().map(|max| ConnectionLimit {
-        max: max.0,
-        max_wait,
-    });
-    let nothing = ["maxConcurrentCalls", "maxConnections"]
-        .iter()
-        .all(|name| reader.tree.entry(*node, name).is_none());
+    let connections = spec.max_connections.value().map(|max| ConnectionLimit { max: max.0, max_wait });
+    let nothing = ["maxConcurrentCalls", "maxConnections"].iter().all(|name| reader.tree.entry(*node, name).is_none());
     if nothing && mode.is_on() {
         let problem = Problem::new("this bulkhead limits nothing");
-        reader.error(
-            *node,
-            problem.expected("`maxConcurrentCalls`, or `maxConnections`"),
-        );
+        reader.error(*node, problem.expected("`maxConcurrentCalls`, or `maxConnections`"));
     }
     let calls = calls.and_then(|calls| {
         refuse_for_tcp(reader, calls.node, protocol);
         let config = bulkhead::Config::new(calls.value.0, spec.max_queued.value().0, max_wait);
         checked(reader, *node, config)
     });
-    (
-        calls.map(|config| Moded { mode, config }),
-        connections.map(|config| Moded { mode, config }),
-    )
+    (calls.map(|config| Moded { mode, config }), connections.map(|config| Moded { mode, config }))
 }
 
 fn refuse_for_tcp(reader: &mut Reader<'_>, node: NodeId, protocol: Protocol) {
     if protocol == Protocol::Tcp {
         let problem = Problem::new("a TCP connection has no calls that could be counted");
-        reader.error(
-            node,
-            problem.expected("`maxConnections`, or a `protocol` that has calls"),
-        );
+        reader.error(node, problem.expected("`maxConnections`, or a `protocol` that has calls"));
     }
 }
 
@@ -278,18 +194,10 @@ fn matcher(reader: &mut Reader<'_>, written: &At<Match>) -> Option<Matcher> {
     let mut headers = Vec::new();
     for header in spec.headers.list() {
         let name = header.value.name.written()?.value.0.clone();
-        headers.push(HeaderMatch {
-            name,
-            exact: header.value.exact.value().map(|text| text.0),
-        });
+        headers.push(HeaderMatch { name, exact: header.value.exact.value().map(|text| text.0) });
     }
     Some(Matcher {
-        methods: spec
-            .methods
-            .list()
-            .iter()
-            .map(|method| method.value.0.clone())
-            .collect(),
+        methods: spec.methods.list().iter().map(|method| method.value.0.clone()).collect(),
         path,
         headers,
         host: spec.host.value(),
@@ -302,18 +210,12 @@ fn path_match(reader: &mut Reader<'_>, written: &At<PathSpec>) -> Option<PathMat
         (None, Some(prefix)) => Some(PathMatch::Prefix(prefix.0)),
         (Some(_), Some(_)) => {
             let problem = Problem::new("a path is exact or a prefix");
-            reader.error(
-                written.node,
-                problem.expected("`exact` or `prefix`, not both"),
-            );
+            reader.error(written.node, problem.expected("`exact` or `prefix`, not both"));
             None
         }
         (None, None) => {
             if reader.tree.is_empty(written.node) {
-                reader.error(
-                    written.node,
-                    Problem::new("no path is given").expected("`exact` or `prefix`"),
-                );
+                reader.error(written.node, Problem::new("no path is given").expected("`exact` or `prefix`"));
             }
             None
         }

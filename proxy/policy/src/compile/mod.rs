@@ -23,18 +23,9 @@ use crate::tree::{NodeId, Tree};
 
 fn identity(tree: &Tree, metadata: &Metadata) -> Option<(PolicyId, Origin)> {
     let name = metadata.name.written()?;
-    let id = PolicyId {
-        namespace: metadata.namespace.value().0,
-        name: name.value.0.clone(),
-    };
+    let id = PolicyId { namespace: metadata.namespace.value().0, name: name.value.0.clone() };
     let place = tree.place(name.node);
-    Some((
-        id,
-        Origin {
-            file: tree.file(place.source).to_owned(),
-            line: place.line,
-        },
-    ))
+    Some((id, Origin { file: tree.file(place.source).to_owned(), line: place.line }))
 }
 
 /// The mode of a block: its own, else the policy's.
@@ -48,10 +39,7 @@ fn checked<T>(reader: &mut Reader<'_>, block: NodeId, config: Result<T, ConfigEr
         Ok(config) => Some(config),
         Err(ConfigError { field, expected }) => {
             let node = reader.tree.entry(block, field).unwrap_or(block);
-            reader.error(
-                node,
-                Problem::new(format!("`{field}` cannot have this value")).expected(expected),
-            );
+            reader.error(node, Problem::new(format!("`{field}` cannot have this value")).expected(expected));
             None
         }
     }
@@ -59,6 +47,5 @@ fn checked<T>(reader: &mut Reader<'_>, block: NodeId, config: Result<T, ConfigEr
 
 /// The document as it is in force: what was written, and the defaults of the blocks that were written.
 fn as_in_force<T: Value>(document: &T) -> String {
-    serde_yaml::to_string(&document.write())
-        .expect("a tree of maps, lists and scalars can always be written as YAML")
+    serde_yaml::to_string(&document.write()).expect("a tree of maps, lists and scalars can always be written as YAML")
 }

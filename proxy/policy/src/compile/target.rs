@@ -1,6 +1,5 @@
 //! Which traffic is a dependency's, and where it goes.
 
-use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use crate::field::At;
 use crate::model::{Endpoints, Target};
 use crate::report::{Problem, Reader};
 use crate::spec;
-use crate::value::{Endpoint, HostName, HostPattern};
+use crate::value::{HostName, HostPattern};
 
 /// How often the one host of a `listen`ed dependency is resolved again.
 const BUILT_IN_REFRESH: Duration = Duration::from_secs(30);
@@ -20,28 +19,16 @@ pub(super) fn target(reader: &mut Reader<'_>, written: &At<spec::Target>) -> Opt
     let listen = spec.listen.value().map(|listen| listen.0);
     // One that is there and could not be read was reported then.
     let names = ["hosts", "addresses", "listen"];
-    if names
-        .iter()
-        .all(|name| reader.tree.entry(*node, name).is_none())
-    {
+    if names.iter().all(|name| reader.tree.entry(*node, name).is_none()) {
         let problem = Problem::new("no traffic is this dependency's");
-        reader.error(
-            *node,
-            problem.expected("at least one of `hosts`, `addresses` and `listen`"),
-        );
+        reader.error(*node, problem.expected("at least one of `hosts`, `addresses` and `listen`"));
         return None;
     }
     let endpoints = match spec.endpoints.written() {
         Some(endpoints) => endpoints_written(reader, endpoints)?,
         None => endpoints_left_out(reader, spec, &hosts)?,
     };
-    Some(Target {
-        hosts,
-        addresses,
-        listen,
-        protocol: spec.protocol.value(),
-        endpoints,
-    })
+    Some(Target { hosts, addresses, listen, protocol: spec.protocol.value(), endpoints })
 }
 
 fn values<T: Clone>(list: &[At<T>]) -> Vec<T> {
@@ -51,7 +38,7 @@ fn values<T: Clone>(list: &[At<T>]) -> Vec<T> {
 fn endpoints_written(reader: &mut Reader<'_>, written: &At<spec::Endpoints>) -> Option<Endpoints> {
     let At { node, value: spec } = written;
     match (spec.fixed.written(), spec.dns.value()) {
-        (Some(_), None) => Some(static_endpoints(reader, spec.fixed.list())),
+        (Some(_), None) => Some(Endpoints::Static(spec.fixed.list().iter().map(|endpoint| endpoint.value.0).collect())),
         (None, Some(dns)) => Some(Endpoints::Dns {
             name: dns.name.written()?.value.0.clone(),
             port: dns.port.written()?.value.0,
@@ -60,65 +47,33 @@ fn endpoints_written(reader: &mut Reader<'_>, written: &At<spec::Endpoints>) -> 
         (Some(_), Some(_)) => {
             reader.error(
                 *node,
-                Problem::new("endpoints come from a list or from DNS")
-                    .expected("`static` or `dns`, not both"),
+                Problem::new("endpoints come from a list or from DNS").expected("`static` or `dns`, not both"),
             );
             None
         }
         (None, None) => {
             // What is there and could not be read was reported then.
             if reader.tree.is_empty(*node) {
-                reader.error(
-                    *node,
-                    Problem::new("no endpoints are given").expected("`static` or `dns`"),
-                );
+                reader.error(*node, Problem::new("no endpoints are given").expected("`static` or `dns`"));
             }
             None
         }
     }
 }
 
-fn static_endpoints(reader: &mut Reader<'_>, list: &[At<Endpoint>]) -> Endpoints {
-    let mut seen = HashSet::new();
-    for endpoint in list {
-        if !seen.insert(endpoint.value.0) {
-            let problem = Problem::new(format!("`{}` is written twice", endpoint.value.0));
-            reader.error(endpoint.node, problem.expected("each endpoint once"));
-        }
-    }
-    Endpoints::Static(list.iter().map(|endpoint| endpoint.value.0).collect())
-}
-
 /// Calls go where the caller was going. Who connects to the local port was going nowhere else, so there the one host
 /// that is named is meant.
-fn endpoints_left_out(
-    reader: &mut Reader<'_>,
-    spec: &spec::Target,
-    hosts: &[HostPattern],
-) -> Option<Endpoints> {
+fn endpoints_left_out(reader: &mut Reader<'_>, spec: &spec::Target, hosts: &[HostPattern]) -> Option<Endpoints> {
     let Some(listen) = spec.listen.written() else {
         return Some(Endpoints::AsAddressed);
     };
-    if let [
-        HostPattern {
-            name: HostName::Exact(name),
-            port: Some(port),
-        },
-    ] = hosts
-    {
+    if let [HostPattern { name: HostName::Exact(name), port: Some(port) }] = hosts {
         return Some(match name.parse::<IpAddr>() {
             Ok(address) => Endpoints::Static(vec![SocketAddr::new(address, *port)]),
-            Err(_) => Endpoints::Dns {
-                name: name.clone(),
-                port: *port,
-                refresh: BUILT_IN_REFRESH,
-            },
+            Err(_) => Endpoints::Dns { name: name.clone(), port: *port, refresh: BUILT_IN_REFRESH },
         });
     }
     let problem = Problem::new("nothing says where the calls that come in at this port go");
-    reader.error(
-        listen.node,
-        problem.expected("`endpoints`, or one entry in `hosts` with a name and a port"),
-    );
+    reader.error(listen.node, problem.expected("`endpoints`, or one entry in `hosts` with a name and a port"));
     None
 }

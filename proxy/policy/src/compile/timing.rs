@@ -19,11 +19,7 @@ const BUILT_IN_IDLE: Duration = Duration::from_secs(5 * 60);
 const BUILT_IN_TUNNEL_IDLE: Duration = Duration::from_secs(60 * 60);
 
 /// The clocks of calls to a dependency, and the idle time of its tunnels.
-pub(super) fn timeouts(
-    spec: &spec::Timeouts,
-    policy: Mode,
-    protocol: Protocol,
-) -> (Timeouts, Duration) {
+pub(super) fn timeouts(spec: &spec::Timeouts, policy: Mode, protocol: Protocol) -> (Timeouts, Duration) {
     let written = spec.request.value().map(|Positive(request)| request);
     let (idle, tunnel_idle) = idle(spec.idle.value(), protocol);
     let timeouts = Timeouts {
@@ -76,14 +72,6 @@ pub(super) fn deadline(spec: &spec::Deadline, policy: Mode) -> DeadlineRules {
 
 /// A workload that does not accept deadlines serves as if none were sent.
 pub(super) fn inbound_deadline(spec: &spec::InboundDeadline, policy: Mode) -> DeadlineRules {
-    let mode = if spec.accept.value() {
-        mode_of(&spec.mode, policy)
-    } else {
-        Mode::Disabled
-    };
-    DeadlineRules {
-        mode,
-        when_expired: spec.when_expired.value(),
-        ..DeadlineRules::default()
-    }
+    let mode = if spec.accept.value() { mode_of(&spec.mode, policy) } else { Mode::Disabled };
+    DeadlineRules { mode, when_expired: spec.when_expired.value(), ..DeadlineRules::default() }
 }

@@ -13,16 +13,12 @@ use crate::model::{ConnectionLimit, Drain, PortPolicy, Trust, WorkloadPolicy};
 use crate::report::{Problem, Reader};
 use crate::spec::{InboundBulkhead, WorkloadDocument, WorkloadSpec};
 
-pub(crate) fn workload(
-    reader: &mut Reader<'_>,
-    document: &WorkloadDocument,
-) -> Option<WorkloadPolicy> {
+pub(crate) fn workload(reader: &mut Reader<'_>, document: &WorkloadDocument) -> Option<WorkloadPolicy> {
     let spec = &document.spec.written()?.value;
     let mode = spec.mode.value();
     let ports = ports(reader, spec);
     let (bulkhead, connections) = bulkhead(reader, &spec.bulkhead, mode);
-    let (timeouts, tunnel_idle) =
-        inbound_timeouts(&spec.timeouts.value().unwrap_or_default(), mode);
+    let (timeouts, tunnel_idle) = inbound_timeouts(&spec.timeouts.value().unwrap_or_default(), mode);
     let deadline = inbound_deadline(&spec.deadline.value().unwrap_or_default(), mode);
     let trust = spec.trust.value().unwrap_or_default();
     let drain = spec.drain.value().unwrap_or_default();
@@ -33,30 +29,15 @@ pub(crate) fn workload(
         mode,
         workload: spec.workload.written()?.value.0.clone(),
         ports: ports?,
-        rules: Arc::new(Rules {
-            timeouts,
-            deadline,
-            ..Rules::default()
-        }),
+        rules: Arc::new(Rules { timeouts, deadline, ..Rules::default() }),
         tunnel_idle,
-        protection: ProtectionConfig {
-            bulkhead,
-            ..ProtectionConfig::default()
-        },
+        protection: ProtectionConfig { bulkhead, ..ProtectionConfig::default() },
         connections,
         trust: Trust {
-            sources: trust
-                .sources
-                .value()
-                .into_iter()
-                .map(|source| source.value)
-                .collect(),
+            sources: trust.sources.value().into_iter().map(|source| source.value).collect(),
             trusted_hops: trust.trusted_hops.value().0,
         },
-        drain: Drain {
-            delay: drain.delay.value(),
-            grace: drain.grace.value(),
-        },
+        drain: Drain { delay: drain.delay.value(), grace: drain.grace.value() },
         yaml: as_in_force(document),
     })
 }
@@ -70,49 +51,28 @@ fn ports(reader: &mut Reader<'_>, spec: &WorkloadSpec) -> Option<Vec<PortPolicy>
             let problem = Problem::new(format!("port {} is written twice", port.value.0));
             reader.error(port.node, problem.expected("each port once"));
         }
-        ports.push(PortPolicy {
-            port: port.value.0,
-            protocol: spec.protocol.value(),
-        });
+        ports.push(PortPolicy { port: port.value.0, protocol: spec.protocol.value() });
     }
     Some(ports)
 }
 
-type Limits = (
-    Option<Moded<bulkhead::Config>>,
-    Option<Moded<ConnectionLimit>>,
-);
+type Limits = (Option<Moded<bulkhead::Config>>, Option<Moded<ConnectionLimit>>);
 
 fn bulkhead(reader: &mut Reader<'_>, written: &Optional<InboundBulkhead>, policy: Mode) -> Limits {
     let Some(At { node, value: spec }) = written.written() else {
         return (None, None);
     };
     let mode = mode_of(&spec.mode, policy);
-    let nothing = ["maxConcurrentCalls", "maxConnections"]
-        .iter()
-        .all(|name| reader.tree.entry(*node, name).is_none());
+    let nothing = ["maxConcurrentCalls", "maxConnections"].iter().all(|name| reader.tree.entry(*node, name).is_none());
     if nothing && mode.is_on() {
         let problem = Problem::new("this bulkhead limits nothing");
-        reader.error(
-            *node,
-            problem.expected("`maxConcurrentCalls`, or `maxConnections`"),
-        );
+        reader.error(*node, problem.expected("`maxConcurrentCalls`, or `maxConnections`"));
     }
     let calls = spec.max_concurrent_calls.value().and_then(|calls| {
         // Nobody waits: a queue for callers is a block of its own.
-        checked(
-            reader,
-            *node,
-            bulkhead::Config::new(calls.0, 0, Duration::ZERO),
-        )
+        checked(reader, *node, bulkhead::Config::new(calls.0, 0, Duration::ZERO))
     });
     let connections = spec.max_connections.value();
-    let connections = connections.map(|max| ConnectionLimit {
-        max: max.0,
-        max_wait: Duration::ZERO,
-    });
-    (
-        calls.map(|config| Moded { mode, config }),
-        connections.map(|config| Moded { mode, config }),
-    )
+    let connections = connections.map(|max| ConnectionLimit { max: max.0, max_wait: Duration::ZERO });
+    (calls.map(|config| Moded { mode, config }), connections.map(|config| Moded { mode, config }))
 }

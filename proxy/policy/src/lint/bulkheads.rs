@@ -18,22 +18,12 @@ pub(super) fn check(reader: &mut Reader<'_>, spec: &DependencySpec) {
     if on {
         // `maxWaitDuration` is also how long a call waits for a connection.
         let waits_for_connection = bulkhead.max_connections.written().is_some();
-        queue(
-            reader,
-            &bulkhead.max_queued,
-            &bulkhead.max_wait,
-            waits_for_connection,
-        );
+        queue(reader, &bulkhead.max_queued, &bulkhead.max_wait, waits_for_connection);
         wait(reader, &bulkhead.max_wait, request);
     }
     let outer = bulkhead.max_concurrent_calls.value().filter(|_| on);
     for route in spec.routes.value().unwrap_or_default() {
-        let Some(inner) = route
-            .value
-            .bulkhead
-            .value()
-            .filter(|inner| is_on(&inner.mode, spec))
-        else {
+        let Some(inner) = route.value.bulkhead.value().filter(|inner| is_on(&inner.mode, spec)) else {
             continue;
         };
         let timeouts = route.value.timeouts.value().unwrap_or_default();
@@ -44,12 +34,7 @@ pub(super) fn check(reader: &mut Reader<'_>, spec: &DependencySpec) {
     }
 }
 
-fn queue(
-    reader: &mut Reader<'_>,
-    queued: &Defaulted<Number>,
-    wait: &Defaulted<Duration>,
-    other_use: bool,
-) {
+fn queue(reader: &mut Reader<'_>, queued: &Defaulted<Number>, wait: &Defaulted<Duration>, other_use: bool) {
     match (queued.value().0, wait.value()) {
         (0, wait_for) if !wait_for.is_zero() && !other_use => {
             let Some(written) = wait.written() else {
@@ -79,10 +64,7 @@ fn wait(reader: &mut Reader<'_>, wait: &Defaulted<Duration>, request: Option<Dur
         duration_text(written.value),
         duration_text(request)
     );
-    reader.warn(
-        written.node,
-        Problem::new(message).expected("a wait well below `timeouts.request`"),
-    );
+    reader.warn(written.node, Problem::new(message).expected("a wait well below `timeouts.request`"));
 }
 
 fn nested(reader: &mut Reader<'_>, inner: Option<&At<Count>>, outer: Option<Count>) {
@@ -90,13 +72,7 @@ fn nested(reader: &mut Reader<'_>, inner: Option<&At<Count>>, outer: Option<Coun
         return;
     };
     if inner.value.0 >= outer.0 {
-        let message = format!(
-            "this limit is never reached: the dependency's is {}",
-            outer.0
-        );
-        reader.warn(
-            inner.node,
-            Problem::new(message).expected(format!("less than {}", outer.0)),
-        );
+        let message = format!("this limit is never reached: the dependency's is {}", outer.0);
+        reader.warn(inner.node, Problem::new(message).expected(format!("less than {}", outer.0)));
     }
 }

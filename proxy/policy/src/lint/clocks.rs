@@ -30,29 +30,17 @@ pub(super) fn check(
 }
 
 fn request_of(timeouts: &Timeouts) -> Duration {
-    timeouts
-        .request
-        .value()
-        .map_or(BUILT_IN_REQUEST, |Positive(request)| request)
+    timeouts.request.value().map_or(BUILT_IN_REQUEST, |Positive(request)| request)
 }
 
 fn above_request(reader: &mut Reader<'_>, timeouts: &Timeouts) {
     let request = request_of(timeouts);
-    for (name, written) in [
-        ("attempt", timeouts.attempt.written()),
-        ("connect", timeouts.connect.written()),
-    ] {
+    for (name, written) in [("attempt", timeouts.attempt.written()), ("connect", timeouts.connect.written())] {
         let Some(written) = written.filter(|written| written.value.0 > request) else {
             continue;
         };
-        let message = format!(
-            "this never runs out: `request` ends the call after {}",
-            duration_text(request)
-        );
-        reader.warn(
-            written.node,
-            Problem::new(message).expected(format!("`{name}` below `request`")),
-        );
+        let message = format!("this never runs out: `request` ends the call after {}", duration_text(request));
+        reader.warn(written.node, Problem::new(message).expected(format!("`{name}` below `request`")));
     }
 }
 
@@ -62,29 +50,14 @@ fn never_slow(reader: &mut Reader<'_>, spec: &DependencySpec, timeouts: &Timeout
         return;
     };
     let threshold = slow_threshold(breaker, timeouts);
-    let request = timeouts
-        .request
-        .value()
-        .map(|Positive(request)| ("request", request));
-    let attempt = timeouts
-        .attempt
-        .value()
-        .map(|Positive(attempt)| ("attempt", attempt));
-    let shortest = request
-        .into_iter()
-        .chain(attempt)
-        .min_by_key(|(_, timeout)| *timeout);
+    let request = timeouts.request.value().map(|Positive(request)| ("request", request));
+    let attempt = timeouts.attempt.value().map(|Positive(attempt)| ("attempt", attempt));
+    let shortest = request.into_iter().chain(attempt).min_by_key(|(_, timeout)| *timeout);
     let Some((name, timeout)) = shortest.filter(|(_, timeout)| *timeout <= threshold) else {
         return;
     };
-    let message = format!(
-        "no attempt can be slow: `timeouts.{name}` ends it after {}",
-        duration_text(timeout)
-    );
-    reader.warn(
-        written.node,
-        Problem::new(message).expected(format!("less than {}", duration_text(timeout))),
-    );
+    let message = format!("no attempt can be slow: `timeouts.{name}` ends it after {}", duration_text(timeout));
+    reader.warn(written.node, Problem::new(message).expected(format!("less than {}", duration_text(timeout))));
 }
 
 /// What happens when every attempt times out: do they all fit, back-off at its longest included?
@@ -92,16 +65,10 @@ fn attempts_fit(reader: &mut Reader<'_>, timeouts: &Timeouts, retry: &Retry) {
     let Some(written) = timeouts.attempt.written() else {
         return;
     };
-    let at = retry
-        .max_attempts
-        .written()
-        .map_or(written.node, |attempts| attempts.node);
+    let at = retry.max_attempts.written().map_or(written.node, |attempts| attempts.node);
     let backoff = retry.backoff.value().unwrap_or_default();
-    let Ok(backoff) = backoff::Config::new(
-        backoff.base.value().0,
-        backoff.max.value().0,
-        backoff.jitter.value(),
-    ) else {
+    let Ok(backoff) = backoff::Config::new(backoff.base.value().0, backoff.max.value().0, backoff.jitter.value())
+    else {
         return;
     };
     let (Positive(attempt), request) = (written.value, request_of(timeouts));

@@ -2,7 +2,10 @@
 
 mod bulkheads;
 mod clocks;
+mod opaque;
 mod routes;
+
+use std::time::Duration;
 
 use plimsoll_resilience::Mode;
 
@@ -12,7 +15,6 @@ use crate::field::Optional;
 use crate::report::{Problem, Reader};
 use crate::spec::{CircuitBreaker, DependencySpec};
 use crate::value::{WindowSize, WindowType, duration_text};
-use std::time::Duration;
 
 /// A breaker that needs more calls a second than this to say anything is worth a word.
 const QUIET_CALLS_PER_SECOND: u32 = 5;
@@ -29,6 +31,10 @@ fn dependency(reader: &mut Reader<'_>, spec: &DependencySpec) {
     nobody_chose_slow(reader, spec);
     quiet_breaker(reader, spec);
     bulkheads::check(reader, spec);
+    if opaque::is_opaque(spec) {
+        opaque::check(reader, spec);
+        return;
+    }
     clocks::check(reader, spec, &spec.timeouts, &spec.retry);
     for route in spec.routes.value().unwrap_or_default() {
         let whole = with_inherited(&route.value, spec);
@@ -57,14 +63,8 @@ fn nobody_chose_slow(reader: &mut Reader<'_>, spec: &DependencySpec) {
     };
     if breaker.slow_call_duration.written().is_none() {
         let threshold = slow_threshold(breaker, &spec.timeouts.value().unwrap_or_default());
-        let message = format!(
-            "nobody chose what is slow: an attempt older than {} is",
-            duration_text(threshold)
-        );
-        reader.warn(
-            written.node,
-            Problem::new(message).expected("`slowCallDurationThreshold`"),
-        );
+        let message = format!("nobody chose what is slow: an attempt older than {} is", duration_text(threshold));
+        reader.warn(written.node, Problem::new(message).expected("`slowCallDurationThreshold`"));
     }
 }
 
@@ -88,8 +88,7 @@ fn quiet_breaker(reader: &mut Reader<'_>, spec: &DependencySpec) {
         );
         reader.warn(
             at,
-            Problem::new(message)
-                .expected("a longer `slidingWindowSize`, or a lower `minimumNumberOfCalls`"),
+            Problem::new(message).expected("a longer `slidingWindowSize`, or a lower `minimumNumberOfCalls`"),
         );
     }
 }

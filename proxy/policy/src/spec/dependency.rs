@@ -5,9 +5,7 @@ use plimsoll_resilience::rules::Streaming;
 
 use super::{Bulkhead, CircuitBreaker, Deadline, Retry, RouteBulkhead, Target, Timeouts};
 use crate::field::{At, Several, block};
-use crate::value::{
-    ApiVersion, DependencyKind, HeaderName, HostPattern, Labels, Method, Name, PathText, Text,
-};
+use crate::value::{ApiVersion, DependencyKind, HeaderName, HostPattern, Labels, Method, Name, PathText, Text};
 
 block! {
     /// A service that this workload calls.

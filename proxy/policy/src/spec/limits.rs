@@ -6,9 +6,7 @@ use plimsoll_resilience::Mode;
 use plimsoll_resilience::breaker::Scope;
 
 use crate::field::{At, block};
-use crate::value::{
-    CodePattern, Count, GrpcCode, Number, Percent, Positive, WindowSize, WindowType,
-};
+use crate::value::{CodePattern, Count, GrpcCode, Number, Percent, Positive, WindowSize, WindowType};
 
 block! {
     /// How much of this workload one dependency may tie up.

@@ -7,9 +7,7 @@ mod target;
 mod timing;
 mod workload;
 
-pub(crate) use dependency::{
-    DependencyDocument, DependencySpec, Match, Metadata, PathSpec, RouteSpec,
-};
+pub(crate) use dependency::{DependencyDocument, DependencySpec, Match, Metadata, PathSpec, RouteSpec};
 pub(crate) use limits::{Bulkhead, CircuitBreaker, InboundBulkhead, RouteBulkhead};
 pub(crate) use retry::{Backoff, Budget, Retry};
 pub(crate) use target::{Endpoints, Target};

@@ -7,9 +7,7 @@ use plimsoll_resilience::backoff::Jitter;
 use plimsoll_resilience::rules::{DifferentEndpoint, Methods, OnRetriedInbound};
 
 use crate::field::{At, block};
-use crate::value::{
-    Attempts, CodePattern, ConnectionError, GrpcCode, Number, Positive, Share, Size,
-};
+use crate::value::{Attempts, CodePattern, ConnectionError, GrpcCode, Number, Positive, Share, Size};
 
 block! {
     /// Which failures are tried again, and how.

@@ -1,9 +1,7 @@
 //! Where a dependency is, and how callers reach it.
 
 use crate::field::{Several, block};
-use crate::value::{
-    AddressPattern, DnsName, Endpoint, HostPattern, Listen, Port, Positive, Protocol,
-};
+use crate::value::{AddressPattern, DnsName, Endpoint, HostPattern, Listen, Port, Positive, Protocol};
 
 block! {
     /// Which traffic is this dependency's.

@@ -17,33 +17,19 @@ const MAX_DEPTH: usize = 32;
 const MAX_NODES: usize = 50_000;
 
 impl Tree {
-    /// Parses one more source and gives the roots of its documents, without empty ones. Where its syntax breaks off, what came before is still there to be checked.
+    /// Parses one more source and gives the roots of its documents, without empty ones. Where its syntax breaks off,
+    /// what came before is still there to be checked.
     pub(crate) fn build(&mut self, source: &Source, report: &mut Report) -> Vec<NodeId> {
         let text = self.add_text(source);
-        let start = Place {
-            source: text,
-            line: 1,
-            column: 1,
-            width: 1,
-        };
+        let start = Place { source: text, line: 1, column: 1, width: 1 };
         if source.text.len() > MAX_SOURCE_BYTES {
-            let problem =
-                Problem::new("this policy is larger than 1 MiB").expected("several smaller ones");
-            report.push(Severity::Error, start, || {
-                self.diagnose_place(Severity::Error, start, String::new(), problem)
-            });
+            let problem = Problem::new("this policy is larger than 1 MiB").expected("several smaller ones");
+            report.push(Severity::Error, start, || self.diagnose_place(Severity::Error, start, String::new(), problem));
             return Vec::new();
         }
         let input = self.texts[text].text.clone();
         let first = self.nodes.len();
-        let mut builder = Builder {
-            tree: self,
-            report,
-            source: text,
-            first,
-            open: Vec::new(),
-            roots: Vec::new(),
-        };
+        let mut builder = Builder { tree: self, report, source: text, first, open: Vec::new(), roots: Vec::new() };
         builder.run(&input);
         builder.finish()
     }
@@ -84,10 +70,7 @@ impl Builder<'_> {
     fn finish(self) -> Vec<NodeId> {
         let broken = self.open.first().map(|open| open.node);
         let tree = self.tree;
-        self.roots
-            .into_iter()
-            .filter(|root| Some(*root) != broken && !tree.is_null(*root))
-            .collect()
+        self.roots.into_iter().filter(|root| Some(*root) != broken && !tree.is_null(*root)).collect()
     }
 
     /// False when there is no going on.
@@ -111,18 +94,12 @@ impl Builder<'_> {
                 true
             }
             Event::Alias(_) => {
-                self.error(
-                    place,
-                    Problem::new("aliases are not supported in policy")
-                        .expected("the value itself"),
-                );
+                self.error(place, Problem::new("aliases are not supported in policy").expected("the value itself"));
                 self.add(place, Kind::Invalid).is_some()
             }
-            Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd => true,
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+                true
+            }
         }
     }
 
@@ -132,42 +109,26 @@ impl Builder<'_> {
 
     fn container(&mut self, place: Place, kind: Kind) -> bool {
         if self.open.len() >= MAX_DEPTH {
-            self.error(
-                place,
-                Problem::new("nested too deeply").expected(format!("at most {MAX_DEPTH} levels")),
-            );
+            self.error(place, Problem::new("nested too deeply").expected(format!("at most {MAX_DEPTH} levels")));
             return false;
         }
         let Some(node) = self.add(place, kind) else {
             return false;
         };
-        self.open.push(Open {
-            node,
-            name: None,
-            names: HashSet::new(),
-        });
+        self.open.push(Open { node, name: None, names: HashSet::new() });
         true
     }
 
     /// Puts a node where the open containers say it belongs. `None` when the source has too many.
     fn add(&mut self, place: Place, kind: Kind) -> Option<NodeId> {
         if self.tree.nodes.len() - self.first >= MAX_NODES {
-            self.error(
-                place,
-                Problem::new("too many values in one policy source")
-                    .expected("several smaller ones"),
-            );
+            self.error(place, Problem::new("too many values in one policy source").expected("several smaller ones"));
             return None;
         }
         let node = NodeId(self.tree.nodes.len());
         let parent = self.open.last().map(|open| open.node);
         let segment = self.attach(node);
-        self.tree.nodes.push(Node {
-            kind,
-            parent,
-            segment,
-            place,
-        });
+        self.tree.nodes.push(Node { kind, parent, segment, place });
         if matches!(segment, Segment::Name) {
             self.check_name(node, place);
         }
@@ -209,17 +170,13 @@ impl Builder<'_> {
             return;
         };
         let problem = match name {
-            None => Some(
-                Problem::new("a list or a map cannot be a field's name").expected("name: value"),
-            ),
-            Some(name) if name == "<<" => Some(
-                Problem::new("merge keys are not supported in policy")
-                    .expected("the fields themselves"),
-            ),
-            Some(name) if !open.names.insert(name.clone()) => Some(
-                Problem::new(format!("{} is written twice", quote(&name)))
-                    .expected("each field once"),
-            ),
+            None => Some(Problem::new("a list or a map cannot be a field's name").expected("name: value")),
+            Some(name) if name == "<<" => {
+                Some(Problem::new("merge keys are not supported in policy").expected("the fields themselves"))
+            }
+            Some(name) if !open.names.insert(name.clone()) => {
+                Some(Problem::new(format!("{} is written twice", quote(&name))).expected("each field once"))
+            }
             Some(_) => None,
         };
         open.name = Some((node, problem.is_none()));
@@ -233,47 +190,25 @@ impl Builder<'_> {
         if anchor {
             self.error(
                 place,
-                Problem::new("anchors are not supported in policy")
-                    .expected("the value, without `&name`"),
+                Problem::new("anchors are not supported in policy").expected("the value, without `&name`"),
             );
         }
         if tag {
-            self.error(
-                place,
-                Problem::new("tags are not supported in policy")
-                    .expected("the value, without `!tag`"),
-            );
+            self.error(place, Problem::new("tags are not supported in policy").expected("the value, without `!tag`"));
         }
     }
 
     fn handle_scan_error(&mut self, error: &ScanError) -> bool {
         let marker = error.marker();
-        let place = Place {
-            source: self.source,
-            line: marker.line().max(1),
-            column: marker.col() + 1,
-            width: 1,
-        };
-        self.error(
-            place,
-            Problem::new(format!("not valid YAML: {}", error.info())),
-        );
+        let place = Place { source: self.source, line: marker.line().max(1), column: marker.col() + 1, width: 1 };
+        self.error(place, Problem::new(format!("not valid YAML: {}", error.info())));
         false
     }
 
     fn place(&self, span: Span) -> Place {
         let (start, end) = (span.start, span.end);
-        let width = if end.line() == start.line() {
-            end.col().saturating_sub(start.col())
-        } else {
-            1
-        };
-        Place {
-            source: self.source,
-            line: start.line().max(1),
-            column: start.col() + 1,
-            width: width.max(1),
-        }
+        let width = if end.line() == start.line() { end.col().saturating_sub(start.col()) } else { 1 };
+        Place { source: self.source, line: start.line().max(1), column: start.col() + 1, width: width.max(1) }
     }
 
     fn error(&mut self, place: Place, problem: Problem) {
@@ -282,8 +217,6 @@ impl Builder<'_> {
 
     fn error_in(&mut self, place: Place, field: String, problem: Problem) {
         let tree = &*self.tree;
-        self.report.push(Severity::Error, place, || {
-            tree.diagnose_place(Severity::Error, place, field, problem)
-        });
+        self.report.push(Severity::Error, place, || tree.diagnose_place(Severity::Error, place, field, problem));
     }
 }

@@ -74,17 +74,9 @@ pub(crate) struct Tree {
 
 impl Tree {
     fn add_text(&mut self, source: &Source) -> usize {
-        let text = source
-            .text
-            .strip_prefix('\u{feff}')
-            .unwrap_or(&source.text)
-            .to_owned();
+        let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text).to_owned();
         let lines = line_starts(&text);
-        self.texts.push(Text {
-            name: source.name.clone(),
-            text,
-            lines,
-        });
+        self.texts.push(Text { name: source.name.clone(), text, lines });
         self.texts.len() - 1
     }
 
@@ -119,10 +111,7 @@ impl Tree {
         let Kind::Map(entries) = self.kind(map) else {
             return None;
         };
-        entries
-            .iter()
-            .find(|(key, _)| self.text(*key) == Some(name))
-            .map(|(_, value)| *value)
+        entries.iter().find(|(key, _)| self.text(*key) == Some(name)).map(|(_, value)| *value)
     }
 
     /// Where to point when complaining about a node: maps, lists and empty values stand at their name.
@@ -160,30 +149,15 @@ impl Tree {
     }
 
     /// Turns a complaint about a node into something to print.
-    pub(crate) fn diagnose(
-        &self,
-        severity: Severity,
-        node: NodeId,
-        problem: Problem,
-    ) -> Diagnostic {
+    pub(crate) fn diagnose(&self, severity: Severity, node: NodeId, problem: Problem) -> Diagnostic {
         let mut path = self.path(node);
         if let Some(below) = problem.below {
-            path = if path.is_empty() {
-                below.to_owned()
-            } else {
-                format!("{path}.{below}")
-            };
+            path = if path.is_empty() { below.to_owned() } else { format!("{path}.{below}") };
         }
         self.diagnose_place(severity, self.place(node), path, problem)
     }
 
-    fn diagnose_place(
-        &self,
-        severity: Severity,
-        place: Place,
-        field: String,
-        problem: Problem,
-    ) -> Diagnostic {
+    fn diagnose_place(&self, severity: Severity, place: Place, field: String, problem: Problem) -> Diagnostic {
         let (excerpt, excerpt_offset) = self.excerpt(place);
         let room = excerpt.chars().count().saturating_sub(excerpt_offset);
         Diagnostic {
@@ -205,22 +179,12 @@ impl Tree {
     /// move a terminal's cursor, and a tab would shift the caret.
     fn excerpt(&self, place: Place) -> (String, usize) {
         let text = &self.texts[place.source];
-        let start = text
-            .lines
-            .get(place.line.saturating_sub(1))
-            .copied()
-            .unwrap_or(text.text.len());
+        let start = text.lines.get(place.line.saturating_sub(1)).copied().unwrap_or(text.text.len());
         let line = text.text[start..].split(['\n', '\r']).next().unwrap_or("");
         let column = place.column.saturating_sub(1);
-        let skip = if column < EXCERPT_WIDTH {
-            0
-        } else {
-            column - EXCERPT_WIDTH / 2
-        };
+        let skip = if column < EXCERPT_WIDTH { 0 } else { column - EXCERPT_WIDTH / 2 };
         let shown = line.chars().skip(skip).take(EXCERPT_WIDTH);
-        let excerpt: String = shown
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
+        let excerpt: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
         let offset = (column - skip).min(excerpt.chars().count());
         (excerpt, offset)
     }
@@ -229,11 +193,8 @@ impl Tree {
 /// Where lines begin; as in YAML, a lone carriage return ends one too.
 fn line_starts(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
-    let ends =
-        |at: usize| bytes[at] == b'\n' || (bytes[at] == b'\r' && bytes.get(at + 1) != Some(&b'\n'));
-    std::iter::once(0)
-        .chain((0..bytes.len()).filter(|at| ends(*at)).map(|at| at + 1))
-        .collect()
+    let ends = |at: usize| bytes[at] == b'\n' || (bytes[at] == b'\r' && bytes.get(at + 1) != Some(&b'\n'));
+    std::iter::once(0).chain((0..bytes.len()).filter(|at| ends(*at)).map(|at| at + 1)).collect()
 }
 
 /// Somebody's text between backticks, cut where it would drown the message.
@@ -245,11 +206,7 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 fn short(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(QUOTE_WIDTH)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let mut shown: String = text.chars().take(QUOTE_WIDTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(QUOTE_WIDTH).is_some() {
         shown.push_str("...");
     }

@@ -22,10 +22,7 @@ impl Cidr {
     /// Bits beyond the prefix are cleared.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
-        (prefix <= width(address)).then(|| Self {
-            address: masked(address, prefix),
-            prefix,
-        })
+        (prefix <= width(address)).then(|| Self { address: masked(address, prefix), prefix })
     }
 
     /// Its first address.
@@ -79,17 +76,14 @@ fn parse_cidr(text: &str) -> Result<Cidr, Problem> {
     };
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let prefix: u8 = match prefix {
-        Some(prefix) if prefix.bytes().all(|byte| byte.is_ascii_digit()) => {
-            prefix.parse().map_err(|_| wrong())?
-        }
+        Some(prefix) if prefix.bytes().all(|byte| byte.is_ascii_digit()) => prefix.parse().map_err(|_| wrong())?,
         Some(_) => return Err(wrong()),
         None => width(address),
     };
     let cidr = Cidr::new(address, prefix).ok_or_else(wrong)?;
     if cidr.address != address {
         return Err(
-            Problem::new(format!("{} has bits set beyond its prefix", quote(text)))
-                .nearest(Some(cidr.to_string())),
+            Problem::new(format!("{} has bits set beyond its prefix", quote(text))).nearest(Some(cidr.to_string()))
         );
     }
     Ok(cidr)
@@ -158,10 +152,7 @@ impl Scalar for AddressPattern {
             },
         };
         let port = port.map(parse_port).transpose()?;
-        Ok(Self {
-            cidr: parse_cidr(network)?,
-            port,
-        })
+        Ok(Self { cidr: parse_cidr(network)?, port })
     }
 
     fn write(&self) -> Yaml {
@@ -177,11 +168,9 @@ scalar!(AddressPattern);
 
 /// 1 to 65535, digits only.
 pub(super) fn parse_port(text: &str) -> Result<u16, Problem> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let port = text.parse().ok().filter(|port| digits && *port > 0);
-    port.ok_or_else(|| {
-        Problem::new(format!("{} is not a port", quote(text))).expected("a port from 1 to 65535")
-    })
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let port = text.parse().ok().filter(|_| digits);
+    port.ok_or_else(|| Problem::new(format!("{} is not a port", quote(text))).expected("a port from 1 to 65535"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,10 +208,7 @@ impl Scalar for Endpoint {
         let wrong = || Problem::new(format!("{} is not an address with a port", quote(text)));
         let address: SocketAddr = text.parse().map_err(|_| wrong())?;
         if address.port() == 0 || address.ip().is_unspecified() {
-            return Err(Problem::new(format!(
-                "{} cannot be connected to",
-                quote(text)
-            )));
+            return Err(Problem::new(format!("{} cannot be connected to", quote(text))));
         }
         Ok(Self(address))
     }
@@ -247,9 +233,8 @@ impl Scalar for Listen {
     const EXPECTED: &'static str = "a loopback address with a port, such as 127.0.0.1:9101";
 
     fn parse(text: &str) -> Result<Self, Problem> {
-        let address: SocketAddr = text
-            .parse()
-            .map_err(|_| Problem::new(format!("{} is not an address with a port", quote(text))))?;
+        let address: SocketAddr =
+            text.parse().map_err(|_| Problem::new(format!("{} is not an address with a port", quote(text))))?;
         if !address.ip().is_loopback() {
             // Anybody on the network could use it to reach the dependency as this workload.
             let nearest = SocketAddr::new([127, 0, 0, 1].into(), address.port());
@@ -280,50 +265,21 @@ mod tests {
         assert!(cidr.contains("10.20.255.1".parse().unwrap()));
         assert!(cidr.contains("::ffff:10.20.0.1".parse().unwrap()));
         assert!(!cidr.contains("10.21.0.1".parse().unwrap()));
-        assert!(
-            parse_cidr("0.0.0.0/0")
-                .unwrap()
-                .contains("255.255.255.255".parse().unwrap())
-        );
-        assert!(
-            !parse_cidr("0.0.0.0/0")
-                .unwrap()
-                .contains("::1".parse().unwrap())
-        );
-        assert!(
-            parse_cidr("::/0")
-                .unwrap()
-                .contains("fe80::1".parse().unwrap())
-        );
+        assert!(parse_cidr("0.0.0.0/0").unwrap().contains("255.255.255.255".parse().unwrap()));
+        assert!(!parse_cidr("0.0.0.0/0").unwrap().contains("::1".parse().unwrap()));
+        assert!(parse_cidr("::/0").unwrap().contains("fe80::1".parse().unwrap()));
         assert!(parse_cidr("::1").unwrap().contains("::1".parse().unwrap()));
     }
 
     #[test]
     fn address_patterns_read_as_they_are_written() {
-        for text in [
-            "10.20.0.0/16:5432",
-            "10.0.0.0/8",
-            "[fd00::/8]:443",
-            "fd00::/8",
-        ] {
+        for text in ["10.20.0.0/16:5432", "10.0.0.0/8", "[fd00::/8]:443", "fd00::/8"] {
             assert_eq!(AddressPattern::parse(text).unwrap().to_string(), text);
         }
-        assert_eq!(
-            AddressPattern::parse("10.1.2.3").unwrap().to_string(),
-            "10.1.2.3/32"
-        );
-        for text in [
-            "",
-            ":",
-            "10.1.2.3:0",
-            "10.1.2.3:x",
-            "10.0.0.1/8",
-            "10.0.0.0/33",
-            "[fd00::/8",
-            "[::1]x",
-            "[::1]:",
-            "a:1",
-        ] {
+        assert_eq!(AddressPattern::parse("10.1.2.3").unwrap().to_string(), "10.1.2.3/32");
+        for text in
+            ["", ":", "10.1.2.3:0", "10.1.2.3:x", "10.0.0.1/8", "10.0.0.0/33", "[fd00::/8", "[::1]x", "[::1]:", "a:1"]
+        {
             assert!(AddressPattern::parse(text).is_err(), "{text}");
         }
     }
@@ -332,13 +288,7 @@ mod tests {
     fn listens_on_loopback_only() {
         assert!(Listen::parse("127.0.0.1:9101").is_ok());
         assert!(Listen::parse("[::1]:0").is_ok());
-        for text in [
-            "0.0.0.0:9101",
-            "10.0.0.1:9101",
-            "localhost:9101",
-            ":9101",
-            "9101",
-        ] {
+        for text in ["0.0.0.0:9101", "10.0.0.1:9101", "localhost:9101", ":9101", "9101"] {
             assert!(Listen::parse(text).is_err(), "{text}");
         }
     }

@@ -91,16 +91,11 @@ impl Scalar for GrpcCode {
 
     fn parse(text: &str) -> Result<Self, Problem> {
         // `Ok` is no failure, and nothing to retry.
-        let code = (1..=16)
-            .find(|code| GRPC_NAMES[usize::from(*code)] == text)
-            .map(Self);
+        let code = (1..=16).find(|code| GRPC_NAMES[usize::from(*code)] == text).map(Self);
         code.ok_or_else(|| {
             let flat = text.replace('_', "");
-            Problem::new(format!(
-                "{} is not a gRPC status that means failure",
-                quote(text)
-            ))
-            .nearest(nearest(&flat, GRPC_NAMES.into_iter().skip(1)))
+            Problem::new(format!("{} is not a gRPC status that means failure", quote(text)))
+                .nearest(nearest(&flat, GRPC_NAMES.into_iter().skip(1)))
         })
     }
 

@@ -48,9 +48,7 @@ impl HostName {
                 let Some(dot) = host.len().checked_sub(parent.len() + 1) else {
                     return false;
                 };
-                dot > 0
-                    && host[dot] == b'.'
-                    && host[dot + 1..].eq_ignore_ascii_case(parent.as_bytes())
+                dot > 0 && host[dot] == b'.' && host[dot + 1..].eq_ignore_ascii_case(parent.as_bytes())
             }
         }
     }
@@ -79,8 +77,7 @@ impl fmt::Display for HostPattern {
 
 impl Scalar for HostPattern {
     const FORM: Form = Form::Word;
-    const EXPECTED: &'static str =
-        "a host with or without a port, such as fraud.example.com:443 or *.fraud.internal";
+    const EXPECTED: &'static str = "a host with or without a port, such as fraud.example.com:443 or *.fraud.internal";
 
     fn parse(text: &str) -> Result<Self, Problem> {
         if let Some((_, rest)) = text.split_once("://") {
@@ -94,13 +91,9 @@ impl Scalar for HostPattern {
         let wrong = || Problem::new(format!("{} is not a host", quote(text)));
         let name = match lower.strip_prefix("*.") {
             Some(parent) if is_dns_name(parent) => HostName::Wildcard(parent.to_owned()),
-            None if is_dns_name(&lower) || lower.parse::<IpAddr>().is_ok() => {
-                HostName::Exact(lower)
-            }
+            None if is_dns_name(&lower) || lower.parse::<IpAddr>().is_ok() => HostName::Exact(lower),
             _ if lower.contains('*') => {
-                return Err(
-                    wrong().expected("a star only as the whole first label: *.fraud.internal")
-                );
+                return Err(wrong().expected("a star only as the whole first label: *.fraud.internal"));
             }
             _ => return Err(wrong()),
         };
@@ -129,13 +122,10 @@ impl Scalar for DnsName {
     fn parse(text: &str) -> Result<Self, Problem> {
         let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         if lower.parse::<IpAddr>().is_ok() {
-            return Err(Problem::new(format!("{} is an address", quote(text)))
-                .expected("addresses in `static`"));
+            return Err(Problem::new(format!("{} is an address", quote(text))).expected("addresses in `static`"));
         }
         if lower.starts_with('_') {
-            return Err(Problem::new(
-                "SRV records are not supported by this version",
-            ));
+            return Err(Problem::new("SRV records are not supported by this version"));
         }
         if !is_dns_name(&lower) {
             return Err(Problem::new(format!("{} is not a host name", quote(text))));
@@ -175,10 +165,7 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), Problem> {
 fn is_dns_name(name: &str) -> bool {
     let label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        (1..=63).contains(&label.len())
-            && label.bytes().all(inner)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
+        (1..=63).contains(&label.len()) && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
     };
     name.len() <= 253 && name.split('.').all(label)
 }
@@ -189,20 +176,12 @@ mod tests {
 
     #[test]
     fn reads_and_writes_hosts() {
-        for text in [
-            "fraud.example.com:443",
-            "*.fraud.internal",
-            "localhost:80",
-            "10.1.2.3:80",
-            "[fd00::1]:443",
-            "fd00::1",
-        ] {
+        for text in
+            ["fraud.example.com:443", "*.fraud.internal", "localhost:80", "10.1.2.3:80", "[fd00::1]:443", "fd00::1"]
+        {
             assert_eq!(HostPattern::parse(text).unwrap().to_string(), text);
         }
-        assert_eq!(
-            HostPattern::parse("API.Example.com.").unwrap().to_string(),
-            "api.example.com"
-        );
+        assert_eq!(HostPattern::parse("API.Example.com.").unwrap().to_string(), "api.example.com");
         for text in [
             "",
             "*",
@@ -229,13 +208,7 @@ mod tests {
         let star = HostPattern::parse("*.fraud.internal").unwrap();
         assert!(star.matches("a.fraud.internal", 80));
         assert!(star.matches("A.B.Fraud.Internal.", 80));
-        for host in [
-            "fraud.internal",
-            ".fraud.internal",
-            "xfraud.internal",
-            "a.fraud.internal.evil",
-            "",
-        ] {
+        for host in ["fraud.internal", ".fraud.internal", "xfraud.internal", "a.fraud.internal.evil", ""] {
             assert!(!star.matches(host, 80), "{host}");
         }
         let exact = HostPattern::parse("api:8080").unwrap();

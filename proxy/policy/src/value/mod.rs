@@ -60,11 +60,11 @@ pub(crate) fn read_scalar<T: Scalar>(reader: &mut Reader<'_>, node: NodeId) -> O
         return None;
     }
     let problem = match T::FORM {
-        Form::Bare if !plain => Problem::new(format!("{} is text here", quote(text)))
-            .expected("the same without quotes"),
+        Form::Bare if !plain => {
+            Problem::new(format!("{} is text here", quote(text))).expected("the same without quotes")
+        }
         Form::Free if *plain && is_retyped(text) => {
-            Problem::new(format!("{} is not text to YAML", quote(text)))
-                .expected("the same in quotes")
+            Problem::new(format!("{} is not text to YAML", quote(text))).expected("the same in quotes")
         }
         _ => match T::parse(text) {
             Ok(value) => return Some(value),
@@ -82,24 +82,33 @@ pub(crate) fn read_scalar<T: Scalar>(reader: &mut Reader<'_>, node: NodeId) -> O
 /// Whether some YAML parser on the way (kubectl reads YAML 1.1) makes a number or a boolean of it.
 fn is_retyped(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    is_boolean(&lower) || matches!(lower.as_str(), "null" | "~") || lower.parse::<f64>().is_ok()
+    is_boolean(&lower) || matches!(lower.as_str(), "null" | "~") || is_number(&lower)
+}
+
+/// Lower case expected.
+fn is_number(text: &str) -> bool {
+    let digits = text.trim_start_matches(['+', '-']).replace('_', "");
+    let radix = |prefix: &str, radix| {
+        let rest = digits.strip_prefix(prefix);
+        rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_digit(radix)))
+    };
+    let numeric = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    (numeric && digits.parse::<f64>().is_ok())
+        || radix("0x", 16)
+        || radix("0o", 8)
+        || radix("0b", 2)
+        || matches!(digits.as_str(), ".inf" | ".nan")
 }
 
 /// Lower case expected.
 fn is_boolean(text: &str) -> bool {
-    matches!(
-        text,
-        "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n"
-    )
+    matches!(text, "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n")
 }
 
 macro_rules! scalar {
     ($Type:ty) => {
         impl $crate::field::Value for $Type {
-            fn read(
-                reader: &mut $crate::report::Reader<'_>,
-                node: $crate::tree::NodeId,
-            ) -> Option<Self> {
+            fn read(reader: &mut $crate::report::Reader<'_>, node: $crate::tree::NodeId) -> Option<Self> {
                 $crate::value::read_scalar(reader, node)
             }
 
@@ -115,3 +124,21 @@ macro_rules! scalar {
 }
 
 pub(crate) use scalar;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_what_yaml_takes_for_something_else_than_text() {
+        for text in [
+            "1", "-1.5", "1e3", "0x1F", "0o7", "0b1", "1_000", ".5", ".inf", "-.Inf", ".NaN", "yes", "OFF", "Null",
+            "~", "y",
+        ] {
+            assert!(is_retyped(text), "{text}");
+        }
+        for text in ["inf", "nan", "a1", "1a", "0x", "1.2.3", "10.0.0.1", "yes-man", "-", ".", "_"] {
+            assert!(!is_retyped(text), "{text}");
+        }
+    }
+}

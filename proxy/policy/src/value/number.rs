@@ -59,18 +59,16 @@ whole!(
 );
 
 fn parse_whole(text: &str, least: u32, most: u32) -> Result<u32, Problem> {
-    let number: Option<u32> = text.parse().ok().filter(|_| !text.starts_with('+'));
+    // To YAML 1.1, which kubectl reads, 010 is eight.
+    let plain = text == "0" || !text.starts_with(['+', '0']);
+    let number: Option<u32> = text.parse().ok().filter(|_| plain);
     match number {
-        Some(0) if least > 0 => Err(Problem::new("0 is not a limit").expected(format!(
-            "a whole number from {least} to {most}; `mode: Disabled` switches a block off"
-        ))),
+        Some(0) if least > 0 => Err(Problem::new("0 is not a limit")
+            .expected(format!("a whole number from {least} to {most}; `mode: Disabled` switches a block off"))),
         Some(number) if number < least => Err(Problem::new(format!("{number} is too small"))),
         Some(number) if number > most => Err(Problem::new(format!("{number} is too large"))),
         Some(number) => Ok(number),
-        None => Err(Problem::new(format!(
-            "{} is not a whole number",
-            quote(text)
-        ))),
+        None => Err(Problem::new(format!("{} is not a whole number", quote(text)))),
     }
 }
 
@@ -79,8 +77,7 @@ impl Scalar for bool {
     const EXPECTED: &'static str = "true or false";
 
     fn parse(text: &str) -> Result<Self, Problem> {
-        text.parse()
-            .map_err(|_| Problem::new(format!("{} is neither true nor false", quote(text))))
+        text.parse().map_err(|_| Problem::new(format!("{} is neither true nor false", quote(text))))
     }
 
     fn write(&self) -> Yaml {
@@ -98,15 +95,8 @@ scalar!(bool);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) u64);
 
-const SIZE_UNITS: [(&str, u64); 7] = [
-    ("Gi", 1 << 30),
-    ("Mi", 1 << 20),
-    ("Ki", 1 << 10),
-    ("G", 1_000_000_000),
-    ("M", 1_000_000),
-    ("k", 1000),
-    ("", 1),
-];
+const SIZE_UNITS: [(&str, u64); 7] =
+    [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10), ("G", 1_000_000_000), ("M", 1_000_000), ("k", 1000), ("", 1)];
 
 impl Scalar for Size {
     const FORM: Form = Form::Either;
@@ -115,24 +105,16 @@ impl Scalar for Size {
     fn parse(text: &str) -> Result<Self, Problem> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
-        let scale = SIZE_UNITS
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .map(|(_, scale)| *scale);
-        let bytes = number
-            .parse::<u64>()
-            .ok()
-            .zip(scale)
-            .and_then(|(number, scale)| number.checked_mul(scale));
-        bytes
-            .map(Self)
-            .ok_or_else(|| Problem::new(format!("{} is not a size", quote(text))))
+        if number.len() > 1 && number.starts_with('0') {
+            return Err(Problem::new(format!("{} begins with a needless zero", quote(text))));
+        }
+        let scale = SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
+        let bytes = number.parse::<u64>().ok().zip(scale).and_then(|(number, scale)| number.checked_mul(scale));
+        bytes.map(Self).ok_or_else(|| Problem::new(format!("{} is not a size", quote(text))))
     }
 
     fn write(&self) -> Yaml {
-        let binary = SIZE_UNITS[..3]
-            .iter()
-            .find(|(_, scale)| self.0 > 0 && self.0.is_multiple_of(*scale));
+        let binary = SIZE_UNITS[..3].iter().find(|(_, scale)| self.0 > 0 && self.0.is_multiple_of(*scale));
         match binary {
             Some((unit, scale)) => Yaml::from(format!("{}{unit}", self.0 / scale)),
             None => Yaml::from(self.0),
@@ -152,25 +134,10 @@ mod tests {
 
     #[test]
     fn sizes_are_kubernetes_quantities() {
-        for (text, bytes) in [
-            ("64Ki", 65_536),
-            ("1Mi", 1 << 20),
-            ("10k", 10_000),
-            ("0", 0),
-            ("1000", 1000),
-        ] {
+        for (text, bytes) in [("64Ki", 65_536), ("1Mi", 1 << 20), ("10k", 10_000), ("0", 0), ("1000", 1000)] {
             assert_eq!(Size::parse(text).unwrap(), Size(bytes));
         }
-        for text in [
-            "",
-            "Ki",
-            "64 Ki",
-            "64kb",
-            "-1",
-            "1.5Mi",
-            "99999999999999999999Gi",
-            "18446744073709551615Gi",
-        ] {
+        for text in ["", "Ki", "64 Ki", "64kb", "-1", "1.5Mi", "99999999999999999999Gi", "18446744073709551615Gi"] {
             assert!(Size::parse(text).is_err(), "{text}");
         }
     }
@@ -178,17 +145,7 @@ mod tests {
     #[test]
     fn whole_numbers_are_nothing_but_digits() {
         assert_eq!(Count::parse("20").unwrap(), Count(20));
-        for text in [
-            "0",
-            "-1",
-            "+1",
-            "1e3",
-            "1_000",
-            "0x10",
-            "",
-            "1000001",
-            "4294967296",
-        ] {
+        for text in ["0", "-1", "+1", "1e3", "1_000", "0x10", "", "1000001", "4294967296"] {
             assert!(Count::parse(text).is_err(), "{text}");
         }
     }

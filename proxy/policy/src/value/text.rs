@@ -24,10 +24,7 @@ impl Scalar for ApiVersion {
         if text == API_VERSION {
             return Ok(Self);
         }
-        Err(Problem::new(format!(
-            "{} is not a version this program reads",
-            quote(text)
-        )))
+        Err(Problem::new(format!("{} is not a version this program reads", quote(text))))
     }
 
     fn write(&self) -> Yaml {
@@ -95,9 +92,7 @@ text!(
     }
 );
 
-const METHODS: [&str; 9] = [
-    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT",
-];
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
 
 text!(
     /// A request method.
@@ -167,10 +162,7 @@ impl Value for Labels {
     }
 
     fn write(&self) -> Yaml {
-        let entries = self
-            .0
-            .iter()
-            .map(|(name, value)| (Yaml::from(name.as_str()), Yaml::from(value.as_str())));
+        let entries = self.0.iter().map(|(name, value)| (Yaml::from(name.as_str()), Yaml::from(value.as_str())));
         Yaml::Mapping(entries.collect::<Mapping>())
     }
 }

@@ -3,9 +3,7 @@
 use plimsoll_resilience::Mode;
 use plimsoll_resilience::backoff::Jitter;
 use plimsoll_resilience::breaker::Scope;
-use plimsoll_resilience::rules::{
-    DifferentEndpoint, Methods, OnRetriedInbound, Streaming, WhenExpired,
-};
+use plimsoll_resilience::rules::{DifferentEndpoint, Methods, OnRetriedInbound, Streaming, WhenExpired};
 use serde_json::{Value as Json, json};
 use serde_yaml::Value as Yaml;
 
@@ -81,27 +79,16 @@ macro_rules! words {
 fn unknown_word(text: &str, words: &[&'static str]) -> Problem {
     let lower = text.to_ascii_lowercase();
     let meant = match lower.as_str() {
-        "on" | "yes" | "true" | "enabled" | "enforced" => {
-            words.iter().find(|word| **word == "Enforce").copied()
-        }
+        "on" | "yes" | "true" | "enabled" | "enforced" => words.iter().find(|word| **word == "Enforce").copied(),
         "off" | "no" | "false" | "none" => words.iter().find(|word| **word == "Disabled").copied(),
         _ => nearest(text, words.iter().copied()),
     };
     let message = if is_boolean(&lower) {
-        format!(
-            "{} is a boolean to YAML, not one of these words",
-            quote(text)
-        )
+        format!("{} is a boolean to YAML, not one of these words", quote(text))
     } else if words.iter().any(|word| word.eq_ignore_ascii_case(text)) {
-        format!(
-            "{} is not written so: these words are CamelCase",
-            quote(text)
-        )
+        format!("{} is not written so: these words are CamelCase", quote(text))
     } else {
-        format!(
-            "{} is not one of the words that can stand here",
-            quote(text)
-        )
+        format!("{} is not one of the words that can stand here", quote(text))
     };
     Problem::new(message).nearest(meant)
 }
