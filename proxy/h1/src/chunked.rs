@@ -27,7 +27,7 @@ pub(crate) enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size { digits: u8 },
-    Extension { last: u8 },
+    Extension { begun: bool },
     SizeCr,
     SizeLf,
     Data,
@@ -94,15 +94,19 @@ impl Chunked {
     pub(crate) fn advance(&mut self, buf: &[u8]) -> Result<usize, BodyError> {
         match self.state {
             State::Data => Ok(self.take_data(buf.len())),
-            State::Extension { last } => self.take_extension(last, buf),
+            State::Extension { begun } => self.take_extension(begun, buf),
             State::Trailers => self.take_trailers(buf),
+            State::Size { digits } => self.take_size(digits, buf),
+            State::DataCr if buf.starts_with(b"\r\n") => {
+                self.state = State::Size { digits: 0 };
+                Ok(2)
+            }
             _ => self.take_framing(buf[0]),
         }
     }
 
     fn take_framing(&mut self, byte: u8) -> Result<usize, BodyError> {
         self.state = match (self.state, byte) {
-            (State::Size { digits }, _) => return self.take_size(digits, byte),
             (State::SizeCr, b'\r') => State::SizeLf,
             (State::SizeLf, b'\n') if self.size == 0 => State::FirstTrailer,
             (State::SizeLf, b'\n') => State::Data,
@@ -124,32 +128,34 @@ impl Chunked {
     }
 
     /// 1*HEXDIG. Sixteen digits, leading zeros included, are all that anyone reads the same way.
-    fn take_size(&mut self, digits: u8, byte: u8) -> Result<usize, BodyError> {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            b'A'..=b'F' => byte - b'A' + 10,
-            _ if digits == 0 => return Err(BodyError::ChunkSize),
-            b'\r' => {
-                self.state = State::SizeLf;
-                return Ok(1);
-            }
-            b';' | b' ' | b'\t' => {
-                self.state = State::Extension { last: 0 };
-                return Ok(0);
-            }
-            b'\n' => return Err(BodyError::ChunkLineEnd),
-            _ => return Err(BodyError::ChunkSize),
-        };
+    fn take_size(&mut self, mut digits: u8, buf: &[u8]) -> Result<usize, BodyError> {
         if digits == 0 {
             self.size = 0;
         }
-        if digits == 16 || self.size > MAX_LENGTH >> 4 {
-            return Err(BodyError::ChunkSizeTooLarge);
+        for (at, &byte) in buf.iter().enumerate() {
+            let Some(digit) = hex_digit(byte) else {
+                return self.end_size(digits, byte).map(|used| at + used);
+            };
+            if digits == 16 || self.size > MAX_LENGTH >> 4 {
+                return Err(BodyError::ChunkSizeTooLarge);
+            }
+            self.size = self.size << 4 | u64::from(digit);
+            digits += 1;
         }
-        self.size = self.size << 4 | u64::from(digit);
-        self.state = State::Size { digits: digits + 1 };
-        Ok(1)
+        self.state = State::Size { digits };
+        Ok(buf.len())
+    }
+
+    fn end_size(&mut self, digits: u8, byte: u8) -> Result<usize, BodyError> {
+        let (state, used) = match byte {
+            _ if digits == 0 => return Err(BodyError::ChunkSize),
+            b'\r' => (State::SizeLf, 1),
+            b';' | b' ' | b'\t' => (State::Extension { begun: false }, 0),
+            b'\n' => return Err(BodyError::ChunkLineEnd),
+            _ => return Err(BodyError::ChunkSize),
+        };
+        self.state = state;
+        Ok(used)
     }
 
     fn take_data(&mut self, available: usize) -> usize {
@@ -163,33 +169,29 @@ impl Chunked {
         len
     }
 
-    /// RFC 9112 7.1.1. An extension is not understood and not passed on, only kept from hiding a line end; white space
-    /// has to be followed by `;`, not by the line end.
-    fn take_extension(&mut self, mut last: u8, buf: &[u8]) -> Result<usize, BodyError> {
+    /// RFC 9112 7.1.1. An extension is not understood and not passed on, only kept from hiding a line end. White space in
+    /// front of it has to be followed by `;`, not by the line end.
+    fn take_extension(&mut self, mut begun: bool, buf: &[u8]) -> Result<usize, BodyError> {
         for (at, &byte) in buf.iter().enumerate() {
-            match (last, byte) {
-                (0 | 1, b' ' | b'\t') => last = 1,
-                (0 | 1, b';') => last = b';',
-                (0 | 1, _) => return Err(BodyError::ChunkExtension),
-                (_, b'\r') => {
-                    self.state = State::SizeCr;
-                    return self.count_extension(at).map(|()| at);
-                }
-                (_, b'\n') => return Err(BodyError::ChunkLineEnd),
-                (_, b' '..=b'~' | b'\t') => last = byte,
+            if begun && byte == b'\r' {
+                self.extension_bytes_left -= at;
+                self.state = State::SizeCr;
+                return Ok(at);
+            }
+            if at == self.extension_bytes_left {
+                return Err(BodyError::ChunkExtensionsTooLarge);
+            }
+            match byte {
+                b' ' | b'\t' => {}
+                b';' => begun = true,
+                b'\n' if begun => return Err(BodyError::ChunkLineEnd),
+                b'!'..=b'~' if begun => {}
                 _ => return Err(BodyError::ChunkExtension),
             }
         }
-        self.state = State::Extension { last };
-        self.count_extension(buf.len()).map(|()| buf.len())
-    }
-
-    fn count_extension(&mut self, bytes: usize) -> Result<(), BodyError> {
-        self.extension_bytes_left = self
-            .extension_bytes_left
-            .checked_sub(bytes)
-            .ok_or(BodyError::ChunkExtensionsTooLarge)?;
-        Ok(())
+        self.extension_bytes_left -= buf.len();
+        self.state = State::Extension { begun };
+        Ok(buf.len())
     }
 
     fn take_trailers(&mut self, buf: &[u8]) -> Result<usize, BodyError> {
@@ -202,5 +204,14 @@ impl Chunked {
             self.state = State::End;
         }
         Ok(used)
+    }
+}
+
+const fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
     }
 }

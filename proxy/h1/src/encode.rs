@@ -34,16 +34,6 @@ pub enum Persistence {
     KeepAlive,
 }
 
-/// The target to send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SendTarget<'a> {
-    /// Origin form for an origin server; absolute form loses scheme and authority, which become `Host` (RFC 9112 3.2.1).
-    #[default]
-    Origin,
-    /// This instead.
-    Other(&'a [u8]),
-}
-
 /// What to change in a head. The default changes nothing but what every hop must.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rewrite<'a> {
@@ -55,8 +45,6 @@ pub struct Rewrite<'a> {
     pub framing: Framing,
     /// Whether the connection lives on.
     pub persistence: Persistence,
-    /// The target; requests only.
-    pub target: SendTarget<'a>,
     /// Replaces `Host`; requests only. Needed where an HTTP/1.0 client sent none.
     pub host: Option<&'a [u8]>,
 }
@@ -69,22 +57,20 @@ pub fn encode_request(
     out: &mut impl BufMut,
 ) {
     let mut drop = rewrite.drop.and(framing_kinds(rewrite.framing));
-    // RFC 9112 3.2.2: with an absolute target the received Host is ignored.
-    let host = rewrite.host.or(match head.form {
-        TargetForm::Absolute => Some(head.host.of(buf)),
-        _ if head.host.is_empty() => Some(b"".as_slice()),
-        _ => None,
-    });
+    // RFC 9112 3.2.2: where the target names a host, the received `Host` is ignored.
+    let is_named = matches!(head.form, TargetForm::Absolute | TargetForm::Authority);
+    let is_lacking = is_named || !head.fields.contains(FieldKind::Host);
+    let host = rewrite
+        .host
+        .or_else(|| is_lacking.then(|| head.host.of(buf)));
     if host.is_some() {
         drop = drop.with(FieldKind::Host);
     }
-    let is_as_sent = head.version == Version::Http11
-        && head.form != TargetForm::Absolute
-        && rewrite.target == SendTarget::Origin;
+    let is_as_sent = head.version == Version::Http11 && head.form != TargetForm::Absolute;
     let start = if is_as_sent {
         head.method_name.start
     } else {
-        put_request_line(head, buf, rewrite.target, out);
+        put_request_line(head, buf, out);
         fields_start(&head.fields)
     };
     put_fields(&head.fields, buf, start, drop, out);
@@ -96,24 +82,19 @@ pub fn encode_request(
     put_end(rewrite.add, out);
 }
 
-fn put_request_line(head: &RequestHead, buf: &[u8], target: SendTarget<'_>, out: &mut impl BufMut) {
+/// Absolute form loses scheme and authority, which become `Host` (RFC 9112 3.2.1); the others stay.
+fn put_request_line(head: &RequestHead, buf: &[u8], out: &mut impl BufMut) {
     out.put_slice(head.method_name.of(buf));
     out.put_u8(b' ');
-    let path = head.path.of(buf);
-    match (target, head.form) {
-        (SendTarget::Other(target), _) => out.put_slice(target),
+    match head.path.of(buf) {
+        _ if head.form != TargetForm::Absolute => out.put_slice(head.target.of(buf)),
         // RFC 9112 3.2.4.
-        (_, TargetForm::Absolute) if path.is_empty() && head.method == Method::Options => {
-            out.put_u8(b'*');
-        }
-        (_, TargetForm::Absolute) => {
+        b"" if head.method == Method::Options => out.put_u8(b'*'),
+        path => {
             if path.first() != Some(&b'/') {
                 out.put_u8(b'/');
             }
             out.put_slice(path);
-        }
-        (_, TargetForm::Origin | TargetForm::Authority | TargetForm::Asterisk) => {
-            out.put_slice(head.target.of(buf));
         }
     }
     out.put_slice(b" HTTP/1.1\r\n");

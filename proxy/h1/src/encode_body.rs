@@ -125,3 +125,55 @@ impl Frame {
         self.suffix
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_kept_to() {
+        let mut out = Vec::new();
+        let mut body = BodyEncoder::new(BodyFraming::Length(3));
+        assert_eq!(body.put(b"ab", &mut out), Ok(()));
+        assert_eq!(
+            (body.remaining(), body.finish(None, &mut Vec::new())),
+            (1, Err(EncodeError::TooShort))
+        );
+        assert_eq!(body.put(b"cd", &mut out), Err(EncodeError::TooLong));
+        assert_eq!(body.put(b"c", &mut out), Ok(()));
+        assert_eq!(body.finish(None, &mut out), Ok(()));
+        assert_eq!(out, b"abc");
+    }
+
+    #[test]
+    fn no_body_has_no_data() {
+        let mut body = BodyEncoder::new(BodyFraming::None);
+        assert_eq!(body.put(b"", &mut Vec::new()), Ok(()));
+        assert_eq!(body.put(b"a", &mut Vec::new()), Err(EncodeError::TooLong));
+        assert_eq!(body.finish(None, &mut Vec::new()), Ok(()));
+    }
+
+    #[test]
+    fn nothing_is_no_chunk() {
+        let mut out = Vec::new();
+        let mut body = BodyEncoder::new(BodyFraming::Chunked);
+        for data in [&b""[..], &[b'x'; 16], b"y"] {
+            assert_eq!(body.put(data, &mut out), Ok(()));
+        }
+        assert_eq!(body.finish(None, &mut out), Ok(()));
+        assert_eq!(out, b"10\r\nxxxxxxxxxxxxxxxx\r\n1\r\ny\r\n0\r\n\r\n");
+        assert_eq!(
+            Frame::chunk(usize::MAX).prefix(),
+            format!("{:x}\r\n", usize::MAX).as_bytes()
+        );
+    }
+
+    #[test]
+    fn a_body_until_close_is_its_data() {
+        let mut out = Vec::new();
+        let mut body = BodyEncoder::new(BodyFraming::UntilClose);
+        assert_eq!(body.put(b"ab", &mut out), Ok(()));
+        assert_eq!(body.finish(None, &mut out), Ok(()));
+        assert_eq!(out, b"ab");
+    }
+}

@@ -52,9 +52,11 @@ impl Span {
     }
 }
 
-fn narrow(at: usize) -> u32 {
-    u32::try_from(at)
-        .expect("a head is decoded from a window of Limits::head_bytes, capped below 4 GiB")
+/// A head is decoded from a window of less than 2^30 bytes (`Limits::window`) and trailers from fewer, so nothing is cut
+/// off. Four checked conversions per field would cost as much as recognising it.
+const fn narrow(at: usize) -> u32 {
+    debug_assert!(at <= u32::MAX as usize);
+    at as u32
 }
 
 /// One field line.
@@ -75,6 +77,7 @@ pub struct Field {
 pub struct Fields {
     list: Vec<Field>,
     present: KindSet,
+    repeated: KindSet,
     /// Index of the first field of each kind; meaningless for a kind that is not present.
     first: [u8; 64],
     /// Where the last field line ends, past its CRLF; without fields, where the start line does.
@@ -86,6 +89,7 @@ impl Default for Fields {
         Self {
             list: Vec::new(),
             present: KindSet::EMPTY,
+            repeated: KindSet::EMPTY,
             first: [0; 64],
             end: 0,
         }
@@ -123,12 +127,25 @@ impl Fields {
         self.present.contains(kind)
     }
 
+    /// Whether more than one field of this kind occurs.
+    #[inline]
+    #[must_use]
+    pub const fn repeats(&self, kind: FieldKind) -> bool {
+        self.repeated.contains(kind)
+    }
+
     /// The first field of this kind, found without a search.
     #[inline]
     #[must_use]
     pub fn first(&self, kind: FieldKind) -> Option<&Field> {
         self.contains(kind)
             .then(|| &self.list[usize::from(self.first[kind as usize])])
+    }
+
+    /// Whether this kind occurs once, with this value in any case.
+    pub(crate) fn is_only(&self, kind: FieldKind, value: &[u8], buf: &[u8]) -> bool {
+        let found = self.value(kind, buf);
+        !self.repeats(kind) && found.is_some_and(|found| found.eq_ignore_ascii_case(value))
     }
 
     /// The value of the first field of this kind.
@@ -151,15 +168,18 @@ impl Fields {
     pub(crate) fn clear(&mut self) {
         self.list.clear();
         self.present = KindSet::EMPTY;
+        self.repeated = KindSet::EMPTY;
         self.end = 0;
     }
 
     #[inline]
     pub(crate) fn push(&mut self, field: Field) {
-        if !self.present.contains(field.kind) {
+        if self.present.contains(field.kind) {
+            self.repeated = self.repeated.with(field.kind);
+        } else {
             self.present = self.present.with(field.kind);
-            self.first[field.kind as usize] =
-                u8::try_from(self.list.len()).expect("a head has at most MAX_FIELDS = 128 fields");
+            // A head has at most MAX_FIELDS = 128.
+            self.first[field.kind as usize] = self.list.len() as u8;
         }
         self.list.push(field);
     }

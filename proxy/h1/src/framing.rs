@@ -30,7 +30,6 @@ pub enum BodyFraming {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FramingFields {
     length: Option<u64>,
-    repeated: bool,
     chunked: bool,
 }
 
@@ -39,10 +38,7 @@ impl FramingFields {
         let length = parse_length(value)?;
         match self.length.replace(length) {
             Some(before) if before != length => Err(FramingError::LengthRepeated),
-            before => {
-                self.repeated |= before.is_some();
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 
@@ -77,11 +73,6 @@ impl FramingFields {
             (Some(length), false) => Ok(Some(BodyFraming::Length(length))),
             (None, false) => Ok(None),
         }
-    }
-
-    /// Whether the same `Content-Length` stands there more than once.
-    pub(crate) const fn is_repeated(self) -> bool {
-        self.repeated
     }
 }
 

@@ -157,16 +157,24 @@ fn equal_to_lower(name: &[u8], lower: &[u8]) -> bool {
     if name.len() != lower.len() {
         return false;
     }
-    let (names, name_rest) = name.as_chunks::<8>();
-    let (lowers, lower_rest) = lower.as_chunks::<8>();
-    names
-        .iter()
-        .zip(lowers)
-        .all(|(a, b)| u64::from_ne_bytes(*a) | 0x2020_2020_2020_2020 == u64::from_ne_bytes(*b))
-        && name_rest
-            .iter()
-            .zip(lower_rest)
-            .all(|(a, b)| a | 0x20 == *b)
+    let eight = |a: &[u8; 8], b: &[u8; 8]| {
+        u64::from_ne_bytes(*a) | 0x2020_2020_2020_2020 == u64::from_ne_bytes(*b)
+    };
+    let four =
+        |a: &[u8; 4], b: &[u8; 4]| u32::from_ne_bytes(*a) | 0x2020_2020 == u32::from_ne_bytes(*b);
+    // The last word may overlap the one before it.
+    if let (Some(a), Some(b)) = (name.last_chunk(), lower.last_chunk()) {
+        let (words, lower_words) = (name.as_chunks().0, lower.as_chunks().0);
+        eight(a, b) && words.iter().zip(lower_words).all(|(a, b)| eight(a, b))
+    } else if let (Some(a), Some(b)) = (name.last_chunk(), lower.last_chunk()) {
+        four(a, b)
+            && name
+                .first_chunk()
+                .zip(lower.first_chunk())
+                .is_some_and(|(a, b)| four(a, b))
+    } else {
+        name.iter().zip(lower).all(|(a, b)| a | 0x20 == *b)
+    }
 }
 
 /// Whether the letters are those of a field that frames a message, for a name that is none.

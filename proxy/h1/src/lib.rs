@@ -32,7 +32,7 @@ mod target;
 mod trailers;
 
 pub use body::{BodyDecoder, Piece};
-pub use encode::{Framing, Persistence, Rewrite, SendTarget, encode_request, encode_response};
+pub use encode::{Framing, Persistence, Rewrite, encode_request, encode_response};
 pub use encode_body::{BodyEncoder, Frame};
 pub use error::{
     BodyError, ConnectionError, EncodeError, FramingError, LineError, RequestError, ResponseError,

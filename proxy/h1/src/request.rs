@@ -63,26 +63,20 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// What is not set for every request. In place: moving the fields out and back costs more than decoding two of them.
     fn clear(&mut self) {
-        let mut fields = std::mem::take(&mut self.fields);
-        fields.clear();
-        *self = Self {
-            fields,
-            ..Self::default()
-        };
+        self.fields.clear();
+        self.expect_continue = false;
+        self.upgrade = Upgrade::None;
+        self.te_trailers = false;
     }
 }
 
 /// Longer than any registered method (RFC 9110 16.1), the longest of which has 17.
 const MAX_METHOD: usize = 32;
 
-/// The fields that say something about the head itself.
-const FRAMING: KindSet = HOP_BY_HOP.and(KindSet::of(&[
-    FieldKind::Host,
-    FieldKind::ContentLength,
-    FieldKind::TransferEncoding,
-    FieldKind::Expect,
-]));
+/// The fields that are between the sender and us, or may be.
+const FOR_US: KindSet = HOP_BY_HOP.with(FieldKind::Expect);
 
 /// Decodes the request head that `buf` begins with. Empty lines before it are skipped (RFC 9112 2.2).
 ///
@@ -195,7 +189,7 @@ fn take_fields(
     lines::check_last_lines(buf, len)?;
     head.fields.set_end(len - 2);
     // RFC 9110 8.6 lets a recipient repair it; nginx and Node refuse it too, and no sane client does it.
-    if framing.is_repeated() {
+    if head.fields.repeats(FieldKind::ContentLength) {
         return Err(FramingError::LengthRepeated.into());
     }
     head.framing = framing.framing(head.version)?.unwrap_or(BodyFraming::None);
@@ -207,53 +201,46 @@ fn take_fields(
     take_host(buf, head)?;
     head.keep_alive =
         !connection.close && (head.version == Version::Http11 || connection.keep_alive);
-    if head.fields.present().meets(FRAMING) {
-        take_rest(buf, connection, head);
+    if head.fields.present().meets(FOR_US) {
+        take_ours(buf, connection, head);
     }
     Ok(())
 }
 
 /// RFC 9112 3.2: exactly one `Host` in HTTP/1.1, at most one in HTTP/1.0, and it has to be a host.
 fn take_host(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestError> {
-    let mut hosts = head.fields.all(FieldKind::Host);
-    let (first, second) = (hosts.next(), hosts.next());
-    match (first, second) {
-        (_, Some(_)) => Err(RequestError::HostRepeated),
-        (None, _) if head.version == Version::Http11 => Err(RequestError::HostMissing),
-        (None, _) => Ok(()),
-        (Some(field), _) if parse_host(field.value.of(buf)).is_none() => {
-            Err(RequestError::HostMalformed)
-        }
-        (Some(field), _) => {
-            if head.host.is_empty() {
-                head.host = field.value;
-            }
-            Ok(())
-        }
+    if head.fields.repeats(FieldKind::Host) {
+        return Err(RequestError::HostRepeated);
     }
+    let Some(host) = head.fields.first(FieldKind::Host).map(|field| field.value) else {
+        let may_lack = head.version == Version::Http10;
+        return if may_lack {
+            Ok(())
+        } else {
+            Err(RequestError::HostMissing)
+        };
+    };
+    if parse_host(host.of(buf)).is_none() {
+        return Err(RequestError::HostMalformed);
+    }
+    if head.host.is_empty() {
+        head.host = host;
+    }
+    Ok(())
 }
 
-fn take_rest(buf: &[u8], connection: ConnectionOptions, head: &mut RequestHead) {
+fn take_ours(buf: &[u8], connection: ConnectionOptions, head: &mut RequestHead) {
     let fields = &mut head.fields;
     // RFC 9110 10.1.1: an expectation of an HTTP/1.0 client is none, and must not become one on the way.
     let is_old = head.version == Version::Http10;
-    head.expect_continue = !is_old
-        && fields
-            .value(FieldKind::Expect, buf)
-            .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
-    head.te_trailers = fields.all(FieldKind::Te).count() == 1
-        && fields
-            .value(FieldKind::Te, buf)
-            .is_some_and(|value| value.eq_ignore_ascii_case(b"trailers"));
+    head.expect_continue = !is_old && fields.is_only(FieldKind::Expect, b"100-continue", buf);
+    head.te_trailers = fields.is_only(FieldKind::Te, b"trailers", buf);
     if fields.contains(FieldKind::Upgrade) {
-        let asks = fields.all(FieldKind::Upgrade).count() == 1
-            && fields
-                .value(FieldKind::Upgrade, buf)
-                .is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
         let may = connection.upgrade
             && head.method == Method::Get
             && head.version == Version::Http11
             && head.framing == BodyFraming::None;
+        let asks = fields.is_only(FieldKind::Upgrade, b"websocket", buf);
         head.upgrade = if asks && may {
             Upgrade::WebSocket
         } else {

@@ -9,7 +9,7 @@ use crate::{
     error::{LineError, ResponseError},
     field::{Fields, Span},
     framing::{BodyFraming, FramingFields, Version},
-    kind::{FieldKind, KindSet},
+    kind::FieldKind,
     limits::{Limits, MAX_FIELDS},
     lines::{self, Decoded},
     method::Method,
@@ -44,20 +44,14 @@ impl ResponseHead {
         self.status < 200 && self.status != 101
     }
 
+    /// What is not set for every response.
     fn clear(&mut self) {
-        let mut fields = std::mem::take(&mut self.fields);
-        fields.clear();
-        *self = Self {
-            fields,
-            ..Self::default()
-        };
+        self.fields.clear();
+        self.framing = BodyFraming::None;
+        self.keep_alive_timeout = None;
+        self.upgrade = Upgrade::None;
     }
 }
-
-const FRAMING: KindSet = HOP_BY_HOP.and(KindSet::of(&[
-    FieldKind::ContentLength,
-    FieldKind::TransferEncoding,
-]));
 
 /// Decodes the response head that `buf` begins with, the answer to a request with `method`.
 ///
@@ -135,11 +129,11 @@ fn take_fields(
     head.keep_alive =
         !connection.close && (head.version == Version::Http11 || connection.keep_alive);
     let said = framing.framing(head.version)?;
-    if head.fields.present().meets(FRAMING) {
+    if head.fields.present().meets(HOP_BY_HOP) {
         take_hop_by_hop(buf, connection, head);
-        if framing.is_repeated() {
-            keep_one_length(head);
-        }
+    }
+    if head.fields.repeats(FieldKind::ContentLength) {
+        keep_one_length(head);
     }
     take_framing(method, said, head);
     Ok(())
@@ -189,10 +183,7 @@ fn keep_one_length(head: &mut ResponseHead) {
 fn take_hop_by_hop(buf: &[u8], connection: ConnectionOptions, head: &mut ResponseHead) {
     let fields = &mut head.fields;
     if head.status == 101 {
-        let accepts = fields.all(FieldKind::Upgrade).count() == 1
-            && fields
-                .value(FieldKind::Upgrade, buf)
-                .is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
+        let accepts = fields.is_only(FieldKind::Upgrade, b"websocket", buf);
         head.upgrade = if accepts && connection.upgrade {
             Upgrade::WebSocket
         } else {

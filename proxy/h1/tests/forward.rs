@@ -58,7 +58,7 @@ fn fields_are_dropped_and_added() {
 }
 
 #[test]
-fn an_absolute_target_supplies_the_host() {
+fn a_target_with_a_host_supplies_it() {
     for (text, out) in [
         (
             "GET http://b:80/x HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -67,6 +67,14 @@ fn an_absolute_target_supplies_the_host() {
         (
             "GET http://b?x HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET /?x HTTP/1.1\r\nhost: b\r\n\r\n",
+        ),
+        (
+            "CONNECT b:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+            "CONNECT b:80 HTTP/1.1\r\nhost: b:80\r\n\r\n",
+        ),
+        (
+            "CONNECT b:80 HTTP/1.0\r\n\r\n",
+            "CONNECT b:80 HTTP/1.1\r\nhost: b:80\r\n\r\n",
         ),
         (
             "OPTIONS http://b HTTP/1.1\r\nHost: a\r\n\r\n",

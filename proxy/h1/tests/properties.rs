@@ -3,7 +3,7 @@
 mod generate;
 mod invariants;
 
-use plimsoll_h1::{BodyDecoder, BodyFraming, Limits, Method};
+use plimsoll_h1::{BodyDecoder, BodyEncoder, BodyFraming, Limits, Method};
 use proptest::prelude::*;
 
 fn cases() -> ProptestConfig {
@@ -36,6 +36,19 @@ proptest! {
         invariants::request(&bytes);
         invariants::response(Method::Get, &bytes);
         invariants::body(BodyFraming::Chunked, &bytes);
+    }
+
+    #[test]
+    fn chunks_that_we_make_are_read_back(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..6)) {
+        let mut encoder = BodyEncoder::new(BodyFraming::Chunked);
+        let mut sent = Vec::new();
+        for piece in &pieces {
+            encoder.put(piece, &mut sent).expect("chunks have no limit");
+        }
+        encoder.finish(None, &mut sent).expect("chunks have no limit");
+        let (data, used) = naive_chunks(&sent).expect("it is well-formed");
+        prop_assert_eq!((data, used), (pieces.concat(), sent.len()));
+        invariants::body(BodyFraming::Chunked, &sent);
     }
 
     #[test]

@@ -84,6 +84,15 @@ pub fn sent_request(head: &RequestHead, buf: &[u8]) -> Vec<u8> {
     sent
 }
 
+/// The method that a byte stands for in the input of a fuzz target: those that change how an answer ends, and one other.
+pub fn method(choice: u8) -> Method {
+    match choice % 3 {
+        0 => Method::Get,
+        1 => Method::Head,
+        _ => Method::Connect,
+    }
+}
+
 /// A response to `method` and its body.
 pub fn response(method: Method, buf: &[u8]) {
     let mut head = ResponseHead::default();
@@ -149,7 +158,7 @@ fn grows_into(
     whole: Option<Decoded>,
     mut decode: impl FnMut(&[u8]) -> Option<Decoded>,
 ) {
-    let stride = buf.len() / 512 + 1;
+    let stride = buf.len() / 256 + 1;
     let mut before = Some(Decoded::Incomplete);
     for len in (0..=buf.len()).step_by(stride) {
         let now = decode(&buf[..len]);
@@ -256,12 +265,9 @@ fn reads_the_same(framing: BodyFraming, whole: &Body, mut raw: Body, verbatim: &
     if let Some(trailers) = verbatim.trailers() {
         trailers.put(&mut raw.data);
     }
-    let again = decode_body(
-        &mut BodyDecoder::new(framing, &LIMITS),
-        &raw.data,
-        usize::MAX,
-    )
-    .unwrap();
+    // Written out, a trailer may gain a space.
+    let mut decoder = BodyDecoder::new(framing, &Limits::default());
+    let again = decode_body(&mut decoder, &raw.data, usize::MAX).unwrap();
     assert_eq!(
         (&again.data, again.ended, &again.trailers),
         (&whole.data, whole.ended, &whole.trailers)
