@@ -3,8 +3,8 @@
 use std::{hint::black_box, time::Instant};
 
 use plimsoll_h1::{
-    BodyDecoder, BodyFraming, FieldKind, KindSet, Limits, Method, RequestHead, ResponseHead,
-    Rewrite, decode_request, decode_response, encode_request, encode_response,
+    BodyDecoder, BodyFraming, FieldKind, KindSet, Limits, Method, RequestHead, ResponseHead, Rewrite, decode_request,
+    decode_response, encode_request, encode_response,
 };
 
 const REQUEST: &[u8] = b"POST /v1/payments/authorize?currency=EUR HTTP/1.1\r\n\
@@ -32,41 +32,25 @@ fn main() {
     let mut request = RequestHead::default();
     let mut response = ResponseHead::default();
     let mut out = Vec::with_capacity(4096);
-    let rewrite = Rewrite {
-        drop: KindSet::of(&[FieldKind::XPlimsoll]),
-        ..Rewrite::default()
-    };
+    let rewrite = Rewrite { drop: KindSet::of(&[FieldKind::XPlimsoll]), ..Rewrite::default() };
 
     report("httparse alone, request of 10 fields", || {
         let mut headers = [const { std::mem::MaybeUninit::uninit() }; 128];
         let mut parsed = httparse::Request::new(&mut []);
-        black_box(
-            parsed
-                .parse_with_uninit_headers(black_box(REQUEST), &mut headers)
-                .is_ok(),
-        );
+        black_box(parsed.parse_with_uninit_headers(black_box(REQUEST), &mut headers).is_ok());
     });
     report("decode_request, 10 fields", || {
-        black_box(decode_request(black_box(REQUEST), &limits, &mut request))
-            .expect("it is well-formed");
+        black_box(decode_request(black_box(REQUEST), &limits, &mut request)).expect("it is well-formed");
     });
     report("encode_request, one field added", || {
         out.clear();
-        let rewrite = Rewrite {
-            add: &[(b"x-envoy-expected-rq-timeout-ms", b"950")],
-            ..rewrite
-        };
+        let rewrite = Rewrite { add: &[(b"x-envoy-expected-rq-timeout-ms", b"950")], ..rewrite };
         encode_request(&request, black_box(REQUEST), &rewrite, &mut out);
         black_box(&out);
     });
     report("decode_response, 6 fields", || {
-        black_box(decode_response(
-            black_box(RESPONSE),
-            Method::Post,
-            &limits,
-            &mut response,
-        ))
-        .expect("it is well-formed");
+        black_box(decode_response(black_box(RESPONSE), Method::Post, &limits, &mut response))
+            .expect("it is well-formed");
     });
     report("encode_response", || {
         out.clear();
@@ -93,10 +77,7 @@ fn chunked_body() -> Vec<u8> {
 
 /// Only what has `WORDS` in its name is measured: for `perf stat` on one of them.
 fn report(what: &str, mut work: impl FnMut()) {
-    if !std::env::args()
-        .nth(1)
-        .is_none_or(|words| what.contains(&words))
-    {
+    if !std::env::args().nth(1).is_none_or(|words| what.contains(&words)) {
         return work();
     }
     const TURNS: u32 = 20_000;

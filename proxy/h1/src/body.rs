@@ -66,11 +66,7 @@ impl BodyDecoder {
             BodyFraming::Chunked => State::Chunked(Chunked::new(limits)),
             BodyFraming::UntilClose => State::UntilClose,
         };
-        Self {
-            state,
-            verbatim,
-            data_bytes: 0,
-        }
+        Self { state, verbatim, data_bytes: 0 }
     }
 
     /// Looks at `buf`, what comes next in the stream.
@@ -79,19 +75,11 @@ impl BodyDecoder {
     /// When the framing is broken; the connection is of no further use.
     pub fn decode(&mut self, buf: &[u8]) -> Result<Piece, BodyError> {
         let piece = match &mut self.state {
-            State::UntilClose => Piece {
-                skip: 0,
-                len: buf.len(),
-                end: false,
-            },
+            State::UntilClose => Piece { skip: 0, len: buf.len(), end: false },
             State::Length(left) => {
                 let len = usize::try_from(*left).unwrap_or(usize::MAX).min(buf.len());
                 *left -= len as u64;
-                Piece {
-                    skip: 0,
-                    len,
-                    end: *left == 0,
-                }
+                Piece { skip: 0, len, end: *left == 0 }
             }
             State::Chunked(chunked) => {
                 return decode_chunked(chunked, self.verbatim, &mut self.data_bytes, buf);
@@ -132,11 +120,7 @@ impl BodyDecoder {
     /// # Errors
     /// [`Truncated`] when the message is not whole.
     pub const fn close(&self) -> Result<(), Truncated> {
-        if self.is_end() || matches!(self.state, State::UntilClose) {
-            Ok(())
-        } else {
-            Err(Truncated)
-        }
+        if self.is_end() || matches!(self.state, State::UntilClose) { Ok(()) } else { Err(Truncated) }
     }
 
     /// The trailers; `None` before the end and where no trailer was sent.
@@ -149,12 +133,7 @@ impl BodyDecoder {
     }
 }
 
-fn decode_chunked(
-    chunked: &mut Chunked,
-    verbatim: bool,
-    data_bytes: &mut u64,
-    buf: &[u8],
-) -> Result<Piece, BodyError> {
+fn decode_chunked(chunked: &mut Chunked, verbatim: bool, data_bytes: &mut u64, buf: &[u8]) -> Result<Piece, BodyError> {
     let mut skip = 0;
     let mut at = 0;
     while at < buf.len() && !chunked.is_end() {
@@ -176,9 +155,5 @@ fn decode_chunked(
             skip = at;
         }
     }
-    Ok(Piece {
-        skip,
-        len: at - skip,
-        end: chunked.is_end(),
-    })
+    Ok(Piece { skip, len: at - skip, end: chunked.is_end() })
 }

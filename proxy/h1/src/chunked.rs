@@ -67,11 +67,7 @@ impl Chunked {
     }
 
     pub(crate) const fn remaining(&self) -> u64 {
-        if matches!(self.state, State::Data) {
-            self.size
-        } else {
-            0
-        }
+        if matches!(self.state, State::Data) { self.size } else { 0 }
     }
 
     pub(crate) const fn class(&self) -> Class {
@@ -83,10 +79,7 @@ impl Chunked {
     }
 
     pub(crate) fn trailers(&self) -> Option<&Trailers> {
-        self.trailers
-            .as_ref()
-            .filter(|_| self.is_end())
-            .map(|reader| reader.trailers())
+        self.trailers.as_ref().filter(|_| self.is_end()).map(|reader| reader.trailers())
     }
 
     /// Uses up bytes of one class from the start of `buf`, which is not empty, and says how many. None are used up by
@@ -114,10 +107,7 @@ impl Chunked {
             (State::DataLf, b'\n') => State::Size { digits: 0 },
             (State::FirstTrailer, b'\r') => State::LastLf,
             (State::FirstTrailer, _) => {
-                self.trailers = Some(Box::new(TrailerReader::new(
-                    self.trailer_bytes,
-                    self.trailer_fields,
-                )));
+                self.trailers = Some(Box::new(TrailerReader::new(self.trailer_bytes, self.trailer_fields)));
                 self.state = State::Trailers;
                 return Ok(0);
             }
@@ -159,9 +149,7 @@ impl Chunked {
     }
 
     fn take_data(&mut self, available: usize) -> usize {
-        let len = usize::try_from(self.size)
-            .unwrap_or(usize::MAX)
-            .min(available);
+        let len = usize::try_from(self.size).unwrap_or(usize::MAX).min(available);
         self.size -= len as u64;
         if self.size == 0 {
             self.state = State::DataCr;
@@ -195,10 +183,7 @@ impl Chunked {
     }
 
     fn take_trailers(&mut self, buf: &[u8]) -> Result<usize, BodyError> {
-        let reader = self
-            .trailers
-            .as_mut()
-            .expect("made when the first trailer was found");
+        let reader = self.trailers.as_mut().expect("made when the first trailer was found");
         let used = reader.take(buf)?;
         if reader.is_whole() {
             self.state = State::End;

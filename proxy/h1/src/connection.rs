@@ -48,11 +48,7 @@ pub(crate) struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    pub(crate) fn on_field(
-        &mut self,
-        value: &[u8],
-        end_to_end: EndToEnd,
-    ) -> Result<(), ConnectionError> {
+    pub(crate) fn on_field(&mut self, value: &[u8], end_to_end: EndToEnd) -> Result<(), ConnectionError> {
         for option in options(value) {
             self.count += 1;
             if self.count > MAX_OPTIONS {
@@ -71,11 +67,7 @@ impl ConnectionOptions {
         Ok(())
     }
 
-    fn on_nomination(
-        &mut self,
-        option: &[u8],
-        end_to_end: EndToEnd,
-    ) -> Result<(), ConnectionError> {
+    fn on_nomination(&mut self, option: &[u8], end_to_end: EndToEnd) -> Result<(), ConnectionError> {
         if !option.iter().all(|&byte| is_token(byte)) {
             return Err(ConnectionError::Malformed);
         }
@@ -97,9 +89,7 @@ impl ConnectionOptions {
         for option in lines.iter().flat_map(|line| options(line.value.of(buf))) {
             fields
                 .iter_mut()
-                .filter(|field| {
-                    MAY_BE_NOMINATED.contains(field.kind) && !HOP_BY_HOP.contains(field.kind)
-                })
+                .filter(|field| MAY_BE_NOMINATED.contains(field.kind) && !HOP_BY_HOP.contains(field.kind))
                 .filter(|field| field.name.of(buf).eq_ignore_ascii_case(option))
                 .for_each(|field| field.hop = true);
         }
@@ -108,10 +98,7 @@ impl ConnectionOptions {
 
 /// The members of a list, empty ones left out (RFC 9110 5.6.1.2).
 fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|&byte| byte == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|option| !option.is_empty())
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
 /// RFC 9110 5.6.2.
@@ -119,19 +106,6 @@ pub(crate) const fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
+            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
         )
 }

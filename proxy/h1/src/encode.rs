@@ -22,6 +22,13 @@ pub enum Framing {
     Replaced(BodyFraming),
 }
 
+impl Framing {
+    /// Unchanged framing that was said in an unusual way is said in the usual one.
+    fn or_anew(self, reframe: bool, framing: BodyFraming) -> Self {
+        if reframe && self == Self::Unchanged { Self::Replaced(framing) } else { self }
+    }
+}
+
 /// What `Connection` says on this hop; a WebSocket upgrade and `TE: trailers` add themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Persistence {
@@ -50,19 +57,13 @@ pub struct Rewrite<'a> {
 }
 
 /// Appends the head to send for `head`, which was decoded from `buf`.
-pub fn encode_request(
-    head: &RequestHead,
-    buf: &[u8],
-    rewrite: &Rewrite<'_>,
-    out: &mut impl BufMut,
-) {
-    let mut drop = rewrite.drop.and(framing_kinds(rewrite.framing));
+pub fn encode_request(head: &RequestHead, buf: &[u8], rewrite: &Rewrite<'_>, out: &mut impl BufMut) {
+    let framing = rewrite.framing.or_anew(head.reframe, head.framing);
+    let mut drop = rewrite.drop.and(framing_kinds(framing));
     // RFC 9112 3.2.2: where the target names a host, the received `Host` is ignored.
     let is_named = matches!(head.form, TargetForm::Absolute | TargetForm::Authority);
     let is_lacking = is_named || !head.fields.contains(FieldKind::Host);
-    let host = rewrite
-        .host
-        .or_else(|| is_lacking.then(|| head.host.of(buf)));
+    let host = rewrite.host.or_else(|| is_lacking.then(|| head.host.of(buf)));
     if host.is_some() {
         drop = drop.with(FieldKind::Host);
     }
@@ -77,7 +78,7 @@ pub fn encode_request(
     if let Some(host) = host {
         put_field(b"host", host, out);
     }
-    put_framing(rewrite.framing, out);
+    put_framing(framing, out);
     put_connection(rewrite.persistence, head.upgrade, head.te_trailers, out);
     put_end(rewrite.add, out);
 }
@@ -101,13 +102,9 @@ fn put_request_line(head: &RequestHead, buf: &[u8], out: &mut impl BufMut) {
 }
 
 /// Appends the head to send for `head`, which was decoded from `buf`.
-pub fn encode_response(
-    head: &ResponseHead,
-    buf: &[u8],
-    rewrite: &Rewrite<'_>,
-    out: &mut impl BufMut,
-) {
-    let drop = rewrite.drop.and(framing_kinds(rewrite.framing));
+pub fn encode_response(head: &ResponseHead, buf: &[u8], rewrite: &Rewrite<'_>, out: &mut impl BufMut) {
+    let framing = rewrite.framing.or_anew(head.reframe, head.framing);
+    let drop = rewrite.drop.and(framing_kinds(framing));
     let start = if head.version == Version::Http11 {
         0
     } else {
@@ -116,7 +113,7 @@ pub fn encode_response(
         b"HTTP/1.0".len() as u32
     };
     put_fields(&head.fields, buf, start, drop, out);
-    put_framing(rewrite.framing, out);
+    put_framing(framing, out);
     put_connection(rewrite.persistence, head.upgrade, false, out);
     put_end(rewrite.add, out);
 }
@@ -131,10 +128,7 @@ fn framing_kinds(framing: Framing) -> KindSet {
 }
 
 fn fields_start(fields: &Fields) -> u32 {
-    fields
-        .iter()
-        .next()
-        .map_or(fields.end(), |field| field.name.start)
+    fields.iter().next().map_or(fields.end(), |field| field.name.start)
 }
 
 /// Copies from `start` to the end of the fields, around those that are left out. Usually that is one copy.
@@ -143,25 +137,11 @@ fn put_fields(fields: &Fields, buf: &[u8], start: u32, drop: KindSet, out: &mut 
     let lines = fields.as_slice();
     for (at, field) in lines.iter().enumerate() {
         if field.hop || drop.contains(field.kind) {
-            out.put_slice(
-                Span {
-                    start,
-                    end: field.name.start,
-                }
-                .of(buf),
-            );
-            start = lines
-                .get(at + 1)
-                .map_or(fields.end(), |next| next.name.start);
+            out.put_slice(Span { start, end: field.name.start }.of(buf));
+            start = lines.get(at + 1).map_or(fields.end(), |next| next.name.start);
         }
     }
-    out.put_slice(
-        Span {
-            start,
-            end: fields.end(),
-        }
-        .of(buf),
-    );
+    out.put_slice(Span { start, end: fields.end() }.of(buf));
 }
 
 fn put_framing(framing: Framing, out: &mut impl BufMut) {
@@ -195,9 +175,7 @@ fn put_end(add: &[(&[u8], &[u8])], out: &mut impl BufMut) {
 
 fn put_field(name: &[u8], value: &[u8], out: &mut impl BufMut) {
     debug_assert!(
-        ![name, value]
-            .iter()
-            .any(|part| part.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))),
+        ![name, value].iter().any(|part| part.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))),
         "a field of ours would end its line early"
     );
     for part in [name, b": ", value, b"\r\n"] {

@@ -29,9 +29,7 @@ impl BodyEncoder {
                 Ok(Frame::NOTHING)
             }
             BodyFraming::Chunked if len > 0 => Ok(Frame::chunk(len)),
-            BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => {
-                Ok(Frame::NOTHING)
-            }
+            BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => Ok(Frame::NOTHING),
         }
     }
 
@@ -51,11 +49,7 @@ impl BodyEncoder {
     ///
     /// # Errors
     /// [`EncodeError::TooShort`] when more was announced: the connection has to be closed.
-    pub fn finish(
-        self,
-        trailers: Option<&Trailers>,
-        out: &mut impl BufMut,
-    ) -> Result<(), EncodeError> {
+    pub fn finish(self, trailers: Option<&Trailers>, out: &mut impl BufMut) -> Result<(), EncodeError> {
         match (self.framing, trailers) {
             (BodyFraming::Length(1..), _) => Err(EncodeError::TooShort),
             (BodyFraming::Chunked, trailers) => {
@@ -73,11 +67,7 @@ impl BodyEncoder {
     /// Bytes that the head announced and that have not come yet.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
-        if let BodyFraming::Length(left) = self.framing {
-            left
-        } else {
-            0
-        }
+        if let BodyFraming::Length(left) = self.framing { left } else { 0 }
     }
 }
 
@@ -90,11 +80,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    const NOTHING: Self = Self {
-        prefix: [0; 18],
-        start: 18,
-        suffix: b"",
-    };
+    const NOTHING: Self = Self { prefix: [0; 18], start: 18, suffix: b"" };
 
     fn chunk(len: usize) -> Self {
         let mut prefix = [0; 18];
@@ -106,11 +92,7 @@ impl Frame {
             prefix[start] = b"0123456789abcdef"[left & 0xf];
             left >>= 4;
         }
-        Self {
-            prefix,
-            start: start as u8,
-            suffix: b"\r\n",
-        }
+        Self { prefix, start: start as u8, suffix: b"\r\n" }
     }
 
     /// To write before the data.
@@ -135,10 +117,7 @@ mod tests {
         let mut out = Vec::new();
         let mut body = BodyEncoder::new(BodyFraming::Length(3));
         assert_eq!(body.put(b"ab", &mut out), Ok(()));
-        assert_eq!(
-            (body.remaining(), body.finish(None, &mut Vec::new())),
-            (1, Err(EncodeError::TooShort))
-        );
+        assert_eq!((body.remaining(), body.finish(None, &mut Vec::new())), (1, Err(EncodeError::TooShort)));
         assert_eq!(body.put(b"cd", &mut out), Err(EncodeError::TooLong));
         assert_eq!(body.put(b"c", &mut out), Ok(()));
         assert_eq!(body.finish(None, &mut out), Ok(()));
@@ -162,10 +141,7 @@ mod tests {
         }
         assert_eq!(body.finish(None, &mut out), Ok(()));
         assert_eq!(out, b"10\r\nxxxxxxxxxxxxxxxx\r\n1\r\ny\r\n0\r\n\r\n");
-        assert_eq!(
-            Frame::chunk(usize::MAX).prefix(),
-            format!("{:x}\r\n", usize::MAX).as_bytes()
-        );
+        assert_eq!(Frame::chunk(usize::MAX).prefix(), format!("{:x}\r\n", usize::MAX).as_bytes());
     }
 
     #[test]

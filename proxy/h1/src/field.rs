@@ -13,10 +13,7 @@ pub struct Span {
 
 impl Span {
     pub(crate) fn new(start: usize, end: usize) -> Self {
-        Self {
-            start: narrow(start),
-            end: narrow(end),
-        }
+        Self { start: narrow(start), end: narrow(end) }
     }
 
     /// Where `part`, a slice of `whole`, lies in it. For an empty one httparse may hand out a slice of nowhere.
@@ -86,13 +83,7 @@ pub struct Fields {
 
 impl Default for Fields {
     fn default() -> Self {
-        Self {
-            list: Vec::new(),
-            present: KindSet::EMPTY,
-            repeated: KindSet::EMPTY,
-            first: [0; 64],
-            end: 0,
-        }
+        Self { list: Vec::new(), present: KindSet::EMPTY, repeated: KindSet::EMPTY, first: [0; 64], end: 0 }
     }
 }
 
@@ -138,8 +129,7 @@ impl Fields {
     #[inline]
     #[must_use]
     pub fn first(&self, kind: FieldKind) -> Option<&Field> {
-        self.contains(kind)
-            .then(|| &self.list[usize::from(self.first[kind as usize])])
+        self.contains(kind).then(|| &self.list[usize::from(self.first[kind as usize])])
     }
 
     /// Whether this kind occurs once, with this value in any case.
@@ -157,12 +147,24 @@ impl Fields {
 
     /// Every field of this kind, in order; costs nothing when there is none.
     pub fn all(&self, kind: FieldKind) -> impl Iterator<Item = &Field> {
-        let from = self
-            .first(kind)
-            .map_or(self.list.len(), |_| usize::from(self.first[kind as usize]));
-        self.list[from..]
-            .iter()
-            .filter(move |field| field.kind == kind)
+        let from = self.first(kind).map_or(self.list.len(), |_| usize::from(self.first[kind as usize]));
+        self.list[from..].iter().filter(move |field| field.kind == kind)
+    }
+
+    /// Whether the fields that frame the message are written the one way that everyone reads alike. `Transfer-Encoding` with
+    /// a tab before `chunked` or a length with leading zeros is grammatical, and missed by some servers, who would then take
+    /// the body for the next request.
+    pub(crate) fn frame_plainly(&self, buf: &[u8]) -> bool {
+        let is_plain = |field: &Field| {
+            let (name, value) = (field.name.end as usize, field.value.end as usize);
+            buf[name..].starts_with(b": ")
+                && field.value.start as usize == name + 2
+                && buf[value..].starts_with(b"\r\n")
+        };
+        let length = self.first(FieldKind::ContentLength);
+        let coding = self.first(FieldKind::TransferEncoding);
+        length.is_none_or(|field| is_plain(field) && !matches!(field.value.of(buf), [b'0', _, ..]))
+            && coding.is_none_or(|field| is_plain(field) && field.value.of(buf) == b"chunked")
     }
 
     pub(crate) fn clear(&mut self) {
@@ -190,10 +192,7 @@ impl Fields {
 
     pub(crate) fn drop_kind(&mut self, kind: FieldKind) {
         if self.contains(kind) {
-            self.list
-                .iter_mut()
-                .filter(|field| field.kind == kind)
-                .for_each(|field| field.hop = true);
+            self.list.iter_mut().filter(|field| field.kind == kind).for_each(|field| field.hop = true);
         }
     }
 

@@ -52,12 +52,8 @@ impl FramingFields {
             return Ok(());
         }
         let mut codings = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-        let ends_chunked = codings
-            .next_back()
-            .is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"));
-        if ends_chunked
-            && codings.all(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"chunked"))
-        {
+        let ends_chunked = codings.next_back().is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"));
+        if ends_chunked && codings.all(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"chunked")) {
             Err(FramingError::CodingUnsupported)
         } else {
             Err(FramingError::CodingMalformed)
@@ -84,9 +80,7 @@ fn parse_length(value: &[u8]) -> Result<u64, FramingError> {
     }
     value
         .iter()
-        .try_fold(0u64, |length, digit| {
-            length.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-        })
+        .try_fold(0u64, |length, digit| length.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
         // Others count in signed 64 bits.
         .filter(|&length| length <= MAX_LENGTH)
         .ok_or(FramingError::LengthTooLarge)

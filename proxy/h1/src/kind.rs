@@ -133,10 +133,7 @@ const fn by_hash() -> [FieldKind; 256] {
         assert!(kind as usize == at, "KNOWN follows the discriminants");
         assert!(at < 64, "a KindSet holds 64 kinds");
         let slot = slot(name.as_bytes());
-        assert!(
-            matches!(table[slot], FieldKind::Other),
-            "two names share a slot"
-        );
+        assert!(matches!(table[slot], FieldKind::Other), "two names share a slot");
         table[slot] = kind;
         at += 1;
     }
@@ -157,21 +154,14 @@ fn equal_to_lower(name: &[u8], lower: &[u8]) -> bool {
     if name.len() != lower.len() {
         return false;
     }
-    let eight = |a: &[u8; 8], b: &[u8; 8]| {
-        u64::from_ne_bytes(*a) | 0x2020_2020_2020_2020 == u64::from_ne_bytes(*b)
-    };
-    let four =
-        |a: &[u8; 4], b: &[u8; 4]| u32::from_ne_bytes(*a) | 0x2020_2020 == u32::from_ne_bytes(*b);
+    let eight = |a: &[u8; 8], b: &[u8; 8]| u64::from_ne_bytes(*a) | 0x2020_2020_2020_2020 == u64::from_ne_bytes(*b);
+    let four = |a: &[u8; 4], b: &[u8; 4]| u32::from_ne_bytes(*a) | 0x2020_2020 == u32::from_ne_bytes(*b);
     // The last word may overlap the one before it.
     if let (Some(a), Some(b)) = (name.last_chunk(), lower.last_chunk()) {
         let (words, lower_words) = (name.as_chunks().0, lower.as_chunks().0);
         eight(a, b) && words.iter().zip(lower_words).all(|(a, b)| eight(a, b))
     } else if let (Some(a), Some(b)) = (name.last_chunk(), lower.last_chunk()) {
-        four(a, b)
-            && name
-                .first_chunk()
-                .zip(lower.first_chunk())
-                .is_some_and(|(a, b)| four(a, b))
+        four(a, b) && name.first_chunk().zip(lower.first_chunk()).is_some_and(|(a, b)| four(a, b))
     } else {
         name.iter().zip(lower).all(|(a, b)| a | 0x20 == *b)
     }
@@ -179,11 +169,7 @@ fn equal_to_lower(name: &[u8], lower: &[u8]) -> bool {
 
 /// Whether the letters are those of a field that frames a message, for a name that is none.
 fn is_framing_lookalike(name: &[u8]) -> bool {
-    let letters = || {
-        name.iter()
-            .filter(|byte| byte.is_ascii_alphanumeric())
-            .map(u8::to_ascii_lowercase)
-    };
+    let letters = || name.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase);
     name.len() >= 13 && (letters().eq(*b"contentlength") || letters().eq(*b"transferencoding"))
 }
 
@@ -246,8 +232,7 @@ mod tests {
 
     #[test]
     fn a_name_one_byte_off_is_another() {
-        const TOKEN: &[u8] =
-            b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        const TOKEN: &[u8] = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
         for (kind, name) in &KNOWN[NAMELESS..] {
             for at in 0..name.len() {
                 for &byte in TOKEN {
@@ -270,21 +255,9 @@ mod tests {
             "TRANSFER.ENCODING",
             "_Content-Length~",
         ] {
-            assert_eq!(
-                FieldKind::of(name.as_bytes()),
-                FieldKind::FramingLookalike,
-                "{name}"
-            );
+            assert_eq!(FieldKind::of(name.as_bytes()), FieldKind::FramingLookalike, "{name}");
         }
-        for name in [
-            "content-lengths",
-            "content-lengt",
-            "x-content-length",
-            "transfer-encodin",
-            "t",
-            "th",
-            "cg",
-        ] {
+        for name in ["content-lengths", "content-lengt", "x-content-length", "transfer-encodin", "t", "th", "cg"] {
             assert_eq!(FieldKind::of(name.as_bytes()), FieldKind::Other, "{name}");
         }
     }

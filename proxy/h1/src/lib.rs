@@ -35,8 +35,7 @@ pub use body::{BodyDecoder, Piece};
 pub use encode::{Framing, Persistence, Rewrite, encode_request, encode_response};
 pub use encode_body::{BodyEncoder, Frame};
 pub use error::{
-    BodyError, ConnectionError, EncodeError, FramingError, LineError, RequestError, ResponseError,
-    Truncated,
+    BodyError, ConnectionError, EncodeError, FramingError, LineError, RequestError, ResponseError, Truncated,
 };
 pub use field::{Field, Fields, Span};
 pub use framing::{BodyFraming, Version};

@@ -28,11 +28,7 @@ impl Limits {
 
     /// Whether an unfinished head that fills `window` may still grow.
     pub(crate) fn check_room(&self, window: &[u8]) -> Result<(), LineError> {
-        if window.len() < self.most_head_bytes() {
-            Ok(())
-        } else {
-            Err(LineError::HeadTooLarge)
-        }
+        if window.len() < self.most_head_bytes() { Ok(()) } else { Err(LineError::HeadTooLarge) }
     }
 
     /// Spans are 32 bits wide.

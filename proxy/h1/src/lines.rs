@@ -34,33 +34,20 @@ pub fn may_complete(buf: &[u8], seen: usize, limits: &crate::Limits) -> bool {
 ///
 /// httparse takes LF alone for a line end (RFC 9112 2.2 allows that, and lets two readers see different messages).
 #[inline]
-pub(crate) fn take_field(
-    head: &[u8],
-    header: &Header<'_>,
-    fields: &mut Fields,
-) -> Result<FieldKind, LineError> {
+pub(crate) fn take_field(head: &[u8], header: &Header<'_>, fields: &mut Fields) -> Result<FieldKind, LineError> {
     let name = Span::within(head, header.name.as_bytes());
     if head[name.start as usize - 2] != b'\r' {
         return Err(LineError::BareLf);
     }
     let kind = FieldKind::of(header.name.as_bytes());
-    fields.push(Field {
-        name,
-        value: Span::within(head, header.value),
-        kind,
-        hop: false,
-    });
+    fields.push(Field { name, value: Span::within(head, header.value), kind, hop: false });
     Ok(kind)
 }
 
 /// The same check for the last line and the empty one that ends the head of `len` bytes.
 #[inline]
 pub(crate) fn check_last_lines(head: &[u8], len: usize) -> Result<(), LineError> {
-    if head[..len].ends_with(b"\r\n\r\n") {
-        Ok(())
-    } else {
-        Err(LineError::BareLf)
-    }
+    if head[..len].ends_with(b"\r\n\r\n") { Ok(()) } else { Err(LineError::BareLf) }
 }
 
 /// Puts a name to what httparse refused in `head`, which begins with the start line.
@@ -102,11 +89,7 @@ fn diagnose_value(fields: &[u8]) -> LineError {
 }
 
 fn diagnose_version(head: &[u8]) -> LineError {
-    let line = head
-        .split(|&byte| byte == b'\n')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii_end();
+    let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     let is_version = |word: &[u8]| matches!(word, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit());
     let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     match words[..] {

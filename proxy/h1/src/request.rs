@@ -60,6 +60,8 @@ pub struct RequestHead {
     pub upgrade: Upgrade,
     /// Whether `TE: trailers` is there, alone.
     pub te_trailers: bool,
+    /// Whether the fields that frame the body are written anew (`Fields::frame_plainly`).
+    pub(crate) reframe: bool,
 }
 
 impl RequestHead {
@@ -84,11 +86,7 @@ const FOR_US: KindSet = HOP_BY_HOP.with(FieldKind::Expect);
 ///
 /// # Errors
 /// When no continuation of `buf` is a request that we forward.
-pub fn decode_request(
-    buf: &[u8],
-    limits: &Limits,
-    head: &mut RequestHead,
-) -> Result<Decoded, RequestError> {
+pub fn decode_request(buf: &[u8], limits: &Limits, head: &mut RequestHead) -> Result<Decoded, RequestError> {
     let window = limits.window(buf);
     let skipped = skip_empty_lines(window)?;
     let mut headers = [const { MaybeUninit::uninit() }; MAX_FIELDS];
@@ -102,9 +100,7 @@ pub fn decode_request(
             take_fields(window, len, &parsed, head)?;
             Ok(Decoded::Complete { len })
         }
-        Ok(Status::Partial) => {
-            check_incomplete(window, skipped, limits).map(|()| Decoded::Incomplete)
-        }
+        Ok(Status::Partial) => check_incomplete(window, skipped, limits).map(|()| Decoded::Incomplete),
         Err(error) => Err(lines::diagnose(error, &window[skipped..]).into()),
     }
 }
@@ -156,11 +152,7 @@ fn take_start_line(
     head.method = Method::of(name);
     head.method_name = Span::within(buf, name);
     head.target = Span::within(buf, target);
-    head.version = if parsed.version == Some(0) {
-        Version::Http10
-    } else {
-        Version::Http11
-    };
+    head.version = if parsed.version == Some(0) { Version::Http10 } else { Version::Http11 };
     let target = parse_target(head.method, target, head.target)?;
     head.form = target.form;
     head.https = target.https;
@@ -193,14 +185,12 @@ fn take_fields(
         return Err(FramingError::LengthRepeated.into());
     }
     head.framing = framing.framing(head.version)?.unwrap_or(BodyFraming::None);
-    if head.method == Method::Connect
-        && !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
-    {
+    if head.method == Method::Connect && !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0)) {
         return Err(RequestError::ConnectBody);
     }
+    head.reframe = head.framing != BodyFraming::None && !head.fields.frame_plainly(buf);
     take_host(buf, head)?;
-    head.keep_alive =
-        !connection.close && (head.version == Version::Http11 || connection.keep_alive);
+    head.keep_alive = !connection.close && (head.version == Version::Http11 || connection.keep_alive);
     if head.fields.present().meets(FOR_US) {
         take_ours(buf, connection, head);
     }
@@ -214,11 +204,7 @@ fn take_host(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestError> {
     }
     let Some(host) = head.fields.first(FieldKind::Host).map(|field| field.value) else {
         let may_lack = head.version == Version::Http10;
-        return if may_lack {
-            Ok(())
-        } else {
-            Err(RequestError::HostMissing)
-        };
+        return if may_lack { Ok(()) } else { Err(RequestError::HostMissing) };
     };
     if parse_host(host.of(buf)).is_none() {
         return Err(RequestError::HostMalformed);
@@ -241,11 +227,7 @@ fn take_ours(buf: &[u8], connection: ConnectionOptions, head: &mut RequestHead) 
             && head.version == Version::Http11
             && head.framing == BodyFraming::None;
         let asks = fields.is_only(FieldKind::Upgrade, b"websocket", buf);
-        head.upgrade = if asks && may {
-            Upgrade::WebSocket
-        } else {
-            Upgrade::Other
-        };
+        head.upgrade = if asks && may { Upgrade::WebSocket } else { Upgrade::Other };
     }
     for field in fields.iter_mut() {
         field.hop = match field.kind {

@@ -35,6 +35,8 @@ pub struct ResponseHead {
     pub keep_alive_timeout: Option<u32>,
     /// What the connection has become; with status 101 only.
     pub upgrade: Upgrade,
+    /// Whether the fields that frame the body are written anew (`Fields::frame_plainly`).
+    pub(crate) reframe: bool,
 }
 
 impl ResponseHead {
@@ -75,26 +77,13 @@ pub fn decode_response(
     let mut headers = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let headers = &mut headers[..limits.fields.min(MAX_FIELDS)];
     let mut parsed = httparse::Response::new(&mut []);
-    let outcome = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-        &mut parsed,
-        window,
-        headers,
-    );
+    let outcome = httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut parsed, window, headers);
     match outcome {
         Ok(Status::Complete(len)) => {
             head.clear();
-            head.status = parsed
-                .code
-                .filter(|&code| code >= 100)
-                .ok_or(ResponseError::Status)?;
-            head.reason = parsed.reason.map_or(Span::default(), |reason| {
-                Span::within(window, reason.as_bytes())
-            });
-            head.version = if parsed.version == Some(0) {
-                Version::Http10
-            } else {
-                Version::Http11
-            };
+            head.status = parsed.code.filter(|&code| code >= 100).ok_or(ResponseError::Status)?;
+            head.reason = parsed.reason.map_or(Span::default(), |reason| Span::within(window, reason.as_bytes()));
+            head.version = if parsed.version == Some(0) { Version::Http10 } else { Version::Http11 };
             take_fields(window, len, method, &parsed, head)?;
             Ok(Decoded::Complete { len })
         }
@@ -126,8 +115,7 @@ fn take_fields(
     }
     lines::check_last_lines(buf, len)?;
     head.fields.set_end(len - 2);
-    head.keep_alive =
-        !connection.close && (head.version == Version::Http11 || connection.keep_alive);
+    head.keep_alive = !connection.close && (head.version == Version::Http11 || connection.keep_alive);
     let said = framing.framing(head.version)?;
     if head.fields.present().meets(HOP_BY_HOP) {
         take_hop_by_hop(buf, connection, head);
@@ -136,6 +124,8 @@ fn take_fields(
         keep_one_length(head);
     }
     take_framing(method, said, head);
+    head.reframe =
+        matches!(head.framing, BodyFraming::Length(_) | BodyFraming::Chunked) && !head.fields.frame_plainly(buf);
     Ok(())
 }
 
@@ -184,19 +174,10 @@ fn take_hop_by_hop(buf: &[u8], connection: ConnectionOptions, head: &mut Respons
     let fields = &mut head.fields;
     if head.status == 101 {
         let accepts = fields.is_only(FieldKind::Upgrade, b"websocket", buf);
-        head.upgrade = if accepts && connection.upgrade {
-            Upgrade::WebSocket
-        } else {
-            Upgrade::Other
-        };
+        head.upgrade = if accepts && connection.upgrade { Upgrade::WebSocket } else { Upgrade::Other };
     }
-    head.keep_alive_timeout = fields
-        .value(FieldKind::KeepAlive, buf)
-        .and_then(timeout_hint);
-    for field in fields
-        .iter_mut()
-        .filter(|field| HOP_BY_HOP.contains(field.kind))
-    {
+    head.keep_alive_timeout = fields.value(FieldKind::KeepAlive, buf).and_then(timeout_hint);
+    for field in fields.iter_mut().filter(|field| HOP_BY_HOP.contains(field.kind)) {
         field.hop = field.kind != FieldKind::Upgrade || head.upgrade != Upgrade::WebSocket;
     }
     connection.drop_nominated(buf, fields);
@@ -204,13 +185,8 @@ fn take_hop_by_hop(buf: &[u8], connection: ConnectionOptions, head: &mut Respons
 
 /// `timeout=5, max=100`
 fn timeout_hint(value: &[u8]) -> Option<u32> {
-    std::str::from_utf8(value)
-        .ok()?
-        .split(',')
-        .find_map(|part| {
-            let (name, seconds) = part.split_once('=')?;
-            name.trim()
-                .eq_ignore_ascii_case("timeout")
-                .then(|| seconds.trim().parse().ok())?
-        })
+    std::str::from_utf8(value).ok()?.split(',').find_map(|part| {
+        let (name, seconds) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("timeout").then(|| seconds.trim().parse().ok())?
+    })
 }

@@ -28,18 +28,12 @@ pub(crate) struct Target {
 }
 
 /// `target` has been found by httparse: it is not empty and holds no white space.
-pub(crate) fn parse_target(
-    method: Method,
-    target: &[u8],
-    at: Span,
-) -> Result<Target, RequestError> {
+pub(crate) fn parse_target(method: Method, target: &[u8], at: Span) -> Result<Target, RequestError> {
     if method == Method::Connect {
         return match parse_host(target) {
-            Some(Host { has_port: true }) => Ok(Target {
-                form: TargetForm::Authority,
-                authority: at,
-                ..Target::default()
-            }),
+            Some(Host { has_port: true }) => {
+                Ok(Target { form: TargetForm::Authority, authority: at, ..Target::default() })
+            }
             _ => Err(RequestError::Authority),
         };
     }
@@ -49,15 +43,8 @@ pub(crate) fn parse_target(
         return Err(RequestError::Target);
     }
     match target {
-        [b'/', ..] => Ok(Target {
-            path: at,
-            ..Target::default()
-        }),
-        b"*" if method == Method::Options => Ok(Target {
-            form: TargetForm::Asterisk,
-            path: at,
-            ..Target::default()
-        }),
+        [b'/', ..] => Ok(Target { path: at, ..Target::default() }),
+        b"*" if method == Method::Options => Ok(Target { form: TargetForm::Asterisk, path: at, ..Target::default() }),
         _ => parse_absolute(target, at),
     }
 }
@@ -65,27 +52,17 @@ pub(crate) fn parse_target(
 /// Whether `is` holds for every byte. Without an early way out, so that it is a loop without branches.
 #[inline]
 fn all(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
-    bytes
-        .iter()
-        .fold(0, |others, &byte| others | u8::from(!is(byte)))
-        == 0
+    bytes.iter().fold(0, |others, &byte| others | u8::from(!is(byte))) == 0
 }
 
 fn parse_absolute(target: &[u8], at: Span) -> Result<Target, RequestError> {
-    let scheme = |name: &[u8]| {
-        target
-            .get(..name.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(name))
-    };
+    let scheme = |name: &[u8]| target.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
     let (https, from) = match () {
         () if scheme(b"http://") => (false, 7),
         () if scheme(b"https://") => (true, 8),
         () => return Err(RequestError::Target),
     };
-    let len = target[from..]
-        .iter()
-        .take_while(|&&byte| byte != b'/' && byte != b'?')
-        .count();
+    let len = target[from..].iter().take_while(|&&byte| byte != b'/' && byte != b'?').count();
     // Userinfo is refused here with every other byte that no host has (RFC 9110 4.2.4).
     if parse_host(&target[from..from + len]).is_none() {
         return Err(RequestError::Authority);
@@ -135,8 +112,7 @@ static HOST_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0u8;
     while byte < 128 {
-        table[byte as usize] =
-            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
         byte += 1;
     }
     table
@@ -149,8 +125,5 @@ fn is_ipv6(literal: &[u8]) -> bool {
 fn is_port(port: &[u8]) -> bool {
     (1..=5).contains(&port.len())
         && port.iter().all(u8::is_ascii_digit)
-        && port
-            .iter()
-            .fold(0u32, |sum, digit| sum * 10 + u32::from(digit - b'0'))
-            <= 65_535
+        && port.iter().fold(0u32, |sum, digit| sum * 10 + u32::from(digit - b'0')) <= 65_535
 }

@@ -31,21 +31,13 @@ pub struct Trailers {
 impl Trailers {
     /// Kind, name and value of each.
     pub fn iter(&self) -> impl Iterator<Item = (FieldKind, &[u8], &[u8])> {
-        self.fields.iter().map(|field| {
-            (
-                field.kind,
-                field.name.of(&self.raw),
-                field.value.of(&self.raw),
-            )
-        })
+        self.fields.iter().map(|field| (field.kind, field.name.of(&self.raw), field.value.of(&self.raw)))
     }
 
     /// The value of the first of this kind.
     #[must_use]
     pub fn value(&self, kind: FieldKind) -> Option<&[u8]> {
-        self.iter()
-            .find(|(found, ..)| *found == kind)
-            .map(|(_, _, value)| value)
+        self.iter().find(|(found, ..)| *found == kind).map(|(_, _, value)| value)
     }
 
     /// Appends them and the empty line that ends a chunked message.

@@ -42,9 +42,7 @@ fn is_fine(verdict: &RequestAnalysisResult) -> bool {
 fn is_refused_on_purpose(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes).to_lowercase();
     let target = text.split("\r\n").next().unwrap_or_default();
-    let codings = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("transfer-encoding:"));
+    let codings = text.lines().filter_map(|line| line.strip_prefix("transfer-encoding:"));
     let other_coding = codings.into_iter().any(|coding| coding.trim() != "chunked");
     other_coding || target.contains('#') || target.contains("  ") || !target.is_ascii()
 }
@@ -52,24 +50,14 @@ fn is_refused_on_purpose(bytes: &[u8]) -> bool {
 #[test]
 fn the_cases_of_its_own_suite() {
     let mut accepted = 0;
-    for line in include_str!("desync_cases.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-    {
-        let [tier, reason, text] = line.splitn(3, '|').collect::<Vec<_>>()[..] else {
-            panic!("{line}")
-        };
+    for line in include_str!("desync_cases.txt").lines().filter(|line| !line.starts_with('#')) {
+        let [tier, reason, text] = line.splitn(3, '|').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let bytes = unescape(text);
         if let Some(sent) = sent(&bytes) {
             accepted += 1;
             for bytes in [&bytes, &sent] {
                 let verdict = judge(bytes);
-                assert!(
-                    is_fine(&verdict),
-                    "{:?} {:?} ({tier} {reason}): {text}",
-                    verdict.tier,
-                    verdict.reason
-                );
+                assert!(is_fine(&verdict), "{:?} {:?} ({tier} {reason}): {text}", verdict.tier, verdict.reason);
             }
         } else if tier == "Compliant" {
             assert!(is_refused_on_purpose(&bytes), "{text}");
@@ -81,11 +69,7 @@ fn the_cases_of_its_own_suite() {
 #[test]
 fn whatever_we_send() {
     let config = ProptestConfig::default();
-    let config = ProptestConfig {
-        cases: config.cases * 16,
-        failure_persistence: None,
-        ..config
-    };
+    let config = ProptestConfig { cases: config.cases * 16, failure_persistence: None, ..config };
     let (cases, count) = (config.cases as usize, Cell::new(0));
     let outcome = TestRunner::new(config).run(&generate::spoiled(generate::request()), |bytes| {
         if let Some(sent) = sent(&bytes) {
@@ -102,25 +86,16 @@ fn whatever_we_send() {
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
-    assert!(
-        count.get() > cases / 10,
-        "{} of {cases} requests were accepted",
-        count.get()
-    );
+    assert!(count.get() > cases / 10, "{} of {cases} requests were accepted", count.get());
 }
 
 /// It takes a typing error away from a name for that name, `Content0Length`; no one else does. Same letters in other
 /// punctuation are refused by us as well.
 fn has_typo(sent: &[u8]) -> bool {
-    let names = sent
-        .split(|&byte| byte == b'\n')
-        .filter_map(|line| line.split(|&byte| byte == b':').next());
+    let names = sent.split(|&byte| byte == b'\n').filter_map(|line| line.split(|&byte| byte == b':').next());
     names.into_iter().any(|name| {
         let is_close = |real: &&[u8]| determine_similarity(real, name) != TokenSimilarity::Distant;
-        [TE, CL]
-            .iter()
-            .filter(|real| !name.eq_ignore_ascii_case(real))
-            .any(is_close)
+        [TE, CL].iter().filter(|real| !name.eq_ignore_ascii_case(real)).any(is_close)
     })
 }
 

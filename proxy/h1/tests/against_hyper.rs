@@ -30,8 +30,8 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use plimsoll_h1::{
-    BodyDecoder, BodyFraming, Decoded, Fields, Limits, Method, RequestHead, ResponseHead, Upgrade,
-    decode_request, decode_response,
+    BodyDecoder, BodyFraming, Decoded, Fields, Limits, Method, RequestHead, ResponseHead, Upgrade, decode_request,
+    decode_response,
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
@@ -48,10 +48,7 @@ struct Message {
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap()
-        .block_on(future)
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
 /// A stream that holds `bytes` and then ends, while the other direction stays open.
@@ -73,20 +70,12 @@ fn hyper_requests(bytes: &[u8]) -> Vec<Message> {
                 let (head, body) = request.into_parts();
                 let (body, trailers) = collect(body).await?;
                 let start = format!("{} {}", head.method, head.uri);
-                seen.borrow_mut().push(Message {
-                    start,
-                    fields: lines(&head.headers),
-                    body,
-                    trailers,
-                });
+                seen.borrow_mut().push(Message { start, fields: lines(&head.headers), body, trailers });
                 Ok::<_, hyper::Error>(Response::new(String::new()))
             }
         });
         let mut server = hyper::server::conn::http1::Builder::new();
-        let connection = server
-            .half_close(true)
-            .max_headers(200)
-            .serve_connection(TokioIo::new(near), service);
+        let connection = server.half_close(true).max_headers(200).serve_connection(TokioIo::new(near), service);
         // How it ends does not matter: what was found before does.
         drop(connection.with_upgrades().await);
     });
@@ -102,21 +91,14 @@ fn hyper_response(method: &str, bytes: &[u8]) -> Option<Message> {
             .handshake::<_, String>(TokioIo::new(near))
             .await
             .unwrap();
-        let request = Request::builder()
-            .method(method)
-            .uri(if method == "CONNECT" { "a:80" } else { "/" });
+        let request = Request::builder().method(method).uri(if method == "CONNECT" { "a:80" } else { "/" });
         let answer = sender.send_request(request.header("host", "a").body(String::new()).unwrap());
         let mut connection = pin!(connection.with_upgrades());
         let mut exchange = pin!(async {
             let (head, body) = answer.await.ok()?.into_parts();
             let (body, trailers) = collect(body).await.ok()?;
             let start = head.status.as_u16().to_string();
-            Some(Message {
-                start,
-                fields: lines(&head.headers),
-                body,
-                trailers,
-            })
+            Some(Message { start, fields: lines(&head.headers), body, trailers })
         });
         // The request goes out before the answer comes in.
         poll_fn(|context| {
@@ -148,12 +130,7 @@ async fn collect(mut body: Incoming) -> Result<(Vec<u8>, Lines), hyper::Error> {
 
 /// Sorted by name, since a `HeaderMap` does not tell the order between names.
 fn lines(fields: &HeaderMap) -> Lines {
-    sorted(
-        fields
-            .iter()
-            .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
-            .collect(),
-    )
+    sorted(fields.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect())
 }
 
 fn sorted(mut lines: Lines) -> Lines {
@@ -163,12 +140,7 @@ fn sorted(mut lines: Lines) -> Lines {
 
 fn our_lines(fields: &Fields, buf: &[u8]) -> Lines {
     let name = |name: &[u8]| String::from_utf8(name.to_ascii_lowercase()).unwrap();
-    sorted(
-        fields
-            .iter()
-            .map(|field| (name(field.name.of(buf)), field.value.of(buf).to_vec()))
-            .collect(),
-    )
+    sorted(fields.iter().map(|field| (name(field.name.of(buf)), field.value.of(buf).to_vec())).collect())
 }
 
 /// The body that `bytes` begins with, if it is whole, and its length.
@@ -176,10 +148,8 @@ fn our_body(framing: BodyFraming, bytes: &[u8]) -> Option<(Vec<u8>, Lines, usize
     let mut decoder = BodyDecoder::new(framing, &Limits::default());
     let body = invariants::decode_body(&mut decoder, bytes, usize::MAX).ok()?;
     decoder.close().ok()?;
-    let trailers = body
-        .trailers
-        .into_iter()
-        .map(|(name, value)| (String::from_utf8(name).unwrap().to_lowercase(), value));
+    let trailers =
+        body.trailers.into_iter().map(|(name, value)| (String::from_utf8(name).unwrap().to_lowercase(), value));
     Some((body.data, sorted(trailers.collect()), body.used))
 }
 
@@ -193,21 +163,10 @@ fn our_requests(mut bytes: &[u8]) -> Vec<(Message, bool)> {
         };
         let target = std::str::from_utf8(head.target.of(bytes)).unwrap();
         let method = std::str::from_utf8(head.method_name.of(bytes)).unwrap();
-        let shown = target
-            .parse::<Uri>()
-            .map_or_else(|_| target.to_owned(), |uri| uri.to_string());
+        let shown = target.parse::<Uri>().map_or_else(|_| target.to_owned(), |uri| uri.to_string());
         let start = format!("{method} {shown}");
-        found.push((
-            Message {
-                start,
-                fields: our_lines(&head.fields, bytes),
-                body,
-                trailers,
-            },
-            hyper_takes(target),
-        ));
-        if !head.keep_alive || head.method == Method::Connect || head.upgrade == Upgrade::WebSocket
-        {
+        found.push((Message { start, fields: our_lines(&head.fields, bytes), body, trailers }, hyper_takes(target)));
+        if !head.keep_alive || head.method == Method::Connect || head.upgrade == Upgrade::WebSocket {
             break;
         }
         bytes = &bytes[len + used..];
@@ -220,19 +179,13 @@ fn hyper_takes(target: &str) -> bool {
     target.parse::<Uri>().is_ok_and(|uri| {
         let shown = uri.to_string();
         shown == target
-            || uri
-                .path_and_query()
-                .is_some_and(|path| shown.eq_ignore_ascii_case(&with_path(target, path.as_str())))
+            || uri.path_and_query().is_some_and(|path| shown.eq_ignore_ascii_case(&with_path(target, path.as_str())))
     })
 }
 
 /// `target` with the path that hyper adds where an absolute one has none.
 fn with_path(target: &str, path: &str) -> String {
-    let authority = target
-        .split(['/', '?'])
-        .take(3)
-        .collect::<Vec<_>>()
-        .join("/");
+    let authority = target.split(['/', '?']).take(3).collect::<Vec<_>>().join("/");
     format!("{authority}{path}")
 }
 
@@ -244,9 +197,7 @@ fn requests_read_the_same(bytes: &[u8]) -> usize {
         if !takes {
             break;
         }
-        let Some(theirs) = theirs.get(at) else {
-            panic!("hyper does not find {ours:?}\nin {}", bytes.escape_ascii())
-        };
+        let Some(theirs) = theirs.get(at) else { panic!("hyper does not find {ours:?}\nin {}", bytes.escape_ascii()) };
         compare(theirs, &ours, bytes);
         compared += 1;
     }
@@ -257,11 +208,7 @@ fn compare(theirs: &Message, ours: &Message, bytes: &[u8]) {
     assert_eq!(theirs.start, ours.start, "{}", bytes.escape_ascii());
     assert_eq!(theirs.fields, ours.fields, "{}", bytes.escape_ascii());
     assert_eq!(theirs.body, ours.body, "{}", bytes.escape_ascii());
-    let missing: Vec<_> = ours
-        .trailers
-        .iter()
-        .filter(|line| !theirs.trailers.contains(line))
-        .collect();
+    let missing: Vec<_> = ours.trailers.iter().filter(|line| !theirs.trailers.contains(line)).collect();
     assert!(missing.is_empty(), "{missing:?} {}", bytes.escape_ascii());
 }
 
@@ -280,18 +227,12 @@ fn sent_requests_read_the_same(bytes: &[u8]) -> usize {
     if let Some(trailers) = body.trailers() {
         trailers.put(&mut sent);
     }
-    if raw.ended {
-        requests_read_the_same(&sent)
-    } else {
-        0
-    }
+    if raw.ended { requests_read_the_same(&sent) } else { 0 }
 }
 
 fn responses_read_the_same(method: (Method, &str), bytes: &[u8]) -> usize {
     let mut head = ResponseHead::default();
-    let Ok(Decoded::Complete { len }) =
-        decode_response(bytes, method.0, &Limits::default(), &mut head)
-    else {
+    let Ok(Decoded::Complete { len }) = decode_response(bytes, method.0, &Limits::default(), &mut head) else {
         return 0;
     };
     let Some((body, trailers, _)) = our_body(head.framing, &bytes[len..]) else {
@@ -300,12 +241,7 @@ fn responses_read_the_same(method: (Method, &str), bytes: &[u8]) -> usize {
     if head.is_interim() {
         return 0;
     }
-    let ours = Message {
-        start: head.status.to_string(),
-        fields: our_lines(&head.fields, bytes),
-        body,
-        trailers,
-    };
+    let ours = Message { start: head.status.to_string(), fields: our_lines(&head.fields, bytes), body, trailers };
     let Some(theirs) = hyper_response(method.1, bytes) else {
         panic!("hyper does not find {ours:?}\nin {}", bytes.escape_ascii())
     };
@@ -316,71 +252,45 @@ fn responses_read_the_same(method: (Method, &str), bytes: &[u8]) -> usize {
 /// Runs `compared`, which says how many messages it compared, on what `strategy` makes.
 fn for_all<S: Strategy>(strategy: S, compared: impl Fn(S::Value) -> usize) {
     let config = ProptestConfig::default();
-    let config = ProptestConfig {
-        cases: config.cases * 16,
-        failure_persistence: None,
-        ..config
-    };
+    let config = ProptestConfig { cases: config.cases * 16, failure_persistence: None, ..config };
     let (cases, count) = (config.cases as usize, Cell::new(0));
     let outcome = TestRunner::new(config).run(&strategy, |value| {
         count.set(count.get() + compared(value));
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
-    assert!(
-        count.get() > cases / 10,
-        "{} of {cases} cases had something to compare",
-        count.get()
-    );
+    assert!(count.get() > cases / 10, "{} of {cases} cases had something to compare", count.get());
 }
 
 #[test]
 fn requests() {
     let stream = prop::collection::vec(generate::spoiled(generate::request()), 1..4);
-    for_all(stream, |requests| {
-        requests_read_the_same(&requests.concat())
-    });
+    for_all(stream, |requests| requests_read_the_same(&requests.concat()));
 }
 
 #[test]
 fn requests_that_we_send() {
-    for_all(generate::spoiled(generate::request()), |bytes| {
-        sent_requests_read_the_same(&bytes)
-    });
+    for_all(generate::spoiled(generate::request()), |bytes| sent_requests_read_the_same(&bytes));
 }
 
 #[test]
 fn responses() {
-    let methods = prop::sample::select(vec![
-        (Method::Get, "GET"),
-        (Method::Head, "HEAD"),
-        (Method::Connect, "CONNECT"),
-    ]);
-    for_all(
-        (generate::spoiled(generate::response()), methods),
-        |(bytes, method)| responses_read_the_same(method, &bytes),
-    );
+    let methods =
+        prop::sample::select(vec![(Method::Get, "GET"), (Method::Head, "HEAD"), (Method::Connect, "CONNECT")]);
+    for_all((generate::spoiled(generate::response()), methods), |(bytes, method)| {
+        responses_read_the_same(method, &bytes)
+    });
 }
 
 /// The harness finds what is there: without this, a hyper that never answers would agree with everything.
 #[test]
 fn the_second_opinion_speaks() {
-    let requests = hyper_requests(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhiGET /b HTTP/1.1\r\nHost: b\r\n\r\n");
-    assert_eq!(
-        requests
-            .iter()
-            .map(|request| request.start.as_str())
-            .collect::<Vec<_>>(),
-        ["POST /a", "GET /b"]
-    );
+    let requests =
+        hyper_requests(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhiGET /b HTTP/1.1\r\nHost: b\r\n\r\n");
+    assert_eq!(requests.iter().map(|request| request.start.as_str()).collect::<Vec<_>>(), ["POST /a", "GET /b"]);
     assert_eq!(requests[0].body, b"hi");
-    let response = hyper_response(
-        "GET",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nA: b\r\n\r\n",
-    )
-    .unwrap();
-    assert_eq!(
-        (response.body, response.trailers),
-        (b"hi".to_vec(), vec![("a".to_owned(), b"b".to_vec())])
-    );
+    let response =
+        hyper_response("GET", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nA: b\r\n\r\n")
+            .unwrap();
+    assert_eq!((response.body, response.trailers), (b"hi".to_vec(), vec![("a".to_owned(), b"b".to_vec())]));
 }

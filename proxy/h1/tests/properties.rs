@@ -8,11 +8,7 @@ use proptest::prelude::*;
 
 fn cases() -> ProptestConfig {
     let config = ProptestConfig::default();
-    ProptestConfig {
-        cases: config.cases * 8,
-        failure_persistence: None,
-        ..config
-    }
+    ProptestConfig { cases: config.cases * 8, failure_persistence: None, ..config }
 }
 
 proptest! {
@@ -73,17 +69,11 @@ fn naive_chunks(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     loop {
         let line = naive_line(&bytes[at..])?;
         at += line.len() + 2;
-        let line = std::str::from_utf8(line)
-            .ok()
-            .filter(|line| line.is_ascii())?;
+        let line = std::str::from_utf8(line).ok().filter(|line| line.is_ascii())?;
         let (size, extension) = line.split_at(line.find([';', ' ', '\t']).unwrap_or(line.len()));
-        let is_extension =
-            extension.is_empty() || extension.trim_start_matches([' ', '\t']).starts_with(';');
-        let is_clean = extension
-            .chars()
-            .all(|char| char == '\t' || !char.is_control());
-        let is_size =
-            (1..=16).contains(&size.len()) && size.chars().all(|char| char.is_ascii_hexdigit());
+        let is_extension = extension.is_empty() || extension.trim_start_matches([' ', '\t']).starts_with(';');
+        let is_clean = extension.chars().all(|char| char == '\t' || !char.is_control());
+        let is_size = (1..=16).contains(&size.len()) && size.chars().all(|char| char.is_ascii_hexdigit());
         if !(is_extension && is_clean && is_size) {
             return None;
         }
@@ -104,12 +94,8 @@ fn naive_chunks(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
         let colon = line.iter().position(|&byte| byte == b':')?;
         let (name, value) = line.split_at(colon);
         let is_name = !name.is_empty()
-            && name
-                .iter()
-                .all(|byte| b"!#$%&'*+-.^_`|~".contains(byte) || byte.is_ascii_alphanumeric());
-        let is_value = value
-            .iter()
-            .all(|byte| *byte == b'\t' || !byte.is_ascii_control());
+            && name.iter().all(|byte| b"!#$%&'*+-.^_`|~".contains(byte) || byte.is_ascii_alphanumeric());
+        let is_value = value.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control());
         if !(is_name && is_value) {
             return None;
         }

@@ -14,16 +14,13 @@ fn body(framing: BodyFraming, bytes: &[u8]) -> Result<(Vec<u8>, usize), BodyErro
         if piece.end {
             return Ok((data, at));
         }
-        assert!(
-            at < bytes.len(),
-            "incomplete: {:?}",
-            String::from_utf8_lossy(bytes)
-        );
+        assert!(at < bytes.len(), "incomplete: {:?}", String::from_utf8_lossy(bytes));
     }
 }
 
 /// RFC 9112 7.1.
 #[test]
+#[rustfmt::skip]
 fn chunks() {
     let long_extension = format!("1;{}\r\na\r\n0\r\n\r\n", "e".repeat(4096));
     let long_trailer = format!("0\r\nA: {}\r\n\r\n", "b".repeat(8192));
@@ -59,23 +56,11 @@ fn chunks() {
         ("0\r\n\n", BodyError::Trailers(LineError::BareLf)),
         ("0\r\nA: b\n\r\n", BodyError::Trailers(LineError::BareLf)),
         ("0\r\nA: b\r\n\n", BodyError::Trailers(LineError::BareLf)),
-        (
-            "0\r\nA : b\r\n\r\n",
-            BodyError::Trailers(LineError::SpaceBeforeColon),
-        ),
-        (
-            "0\r\nA: b\r\n c\r\n\r\n",
-            BodyError::Trailers(LineError::Folded),
-        ),
-        (
-            "0\r\nGET / HTTP/1.1\r\n\r\n",
-            BodyError::Trailers(LineError::SpaceBeforeColon),
-        ),
+        ("0\r\nA : b\r\n\r\n", BodyError::Trailers(LineError::SpaceBeforeColon)),
+        ("0\r\nA: b\r\n c\r\n\r\n", BodyError::Trailers(LineError::Folded)),
+        ("0\r\nGET / HTTP/1.1\r\n\r\n", BodyError::Trailers(LineError::SpaceBeforeColon)),
         ("0\r\nA\r\n\r\n", BodyError::Trailers(LineError::FieldName)),
-        (
-            "0\r\nA: \0\r\n\r\n",
-            BodyError::Trailers(LineError::FieldValue),
-        ),
+        ("0\r\nA: \0\r\n\r\n", BodyError::Trailers(LineError::FieldValue)),
         (long_extension.as_str(), BodyError::ChunkExtensionsTooLarge),
         (long_trailer.as_str(), BodyError::TrailersTooLarge),
         (many_trailers.as_str(), BodyError::TrailersTooLarge),
@@ -90,10 +75,7 @@ fn chunks() {
         ("0\r\n\r\nX", ""),
         ("000\r\n\r\nX", ""),
         ("3\r\na\r\n\r\n0\r\n\r\nX", "a\r\n"),
-        (
-            "1\r\na\r\n000000000000000B\r\nbcdefghijkl\r\n0\r\n\r\nX",
-            "abcdefghijkl",
-        ),
+        ("1\r\na\r\n000000000000000B\r\nbcdefghijkl\r\n0\r\n\r\nX", "abcdefghijkl"),
         ("1 \t;a=\"b;\"; c\r\na\r\n0;x\r\nA: b\r\n\r\nX", "a"),
     ] {
         assert_eq!(
@@ -105,6 +87,7 @@ fn chunks() {
 }
 
 #[test]
+#[rustfmt::skip]
 fn trailers_lose_what_may_not_stand_there() {
     let text = b"0\r\nHost: a\r\nContent-Length: 5\r\nX-Sum: 1\r\nAuthorization: x\r\ngrpc-status: 0\r\nx-plimsoll-retry: no\r\n\r\n";
     let mut decoder = BodyDecoder::new(BodyFraming::Chunked, &Limits::default());
@@ -124,14 +107,8 @@ fn the_end_of_the_connection_ends_only_what_has_no_other_end() {
     let limits = Limits::default();
     let mut length = BodyDecoder::new(BodyFraming::Length(3), &limits);
     assert_eq!(length.decode(b"ab").map(|piece| piece.end), Ok(false));
-    assert_eq!(
-        (length.remaining_hint(), length.close()),
-        (1, Err(Truncated))
-    );
-    assert_eq!(
-        length.decode(b"cd").map(|piece| (piece.len, piece.end)),
-        Ok((1, true))
-    );
+    assert_eq!((length.remaining_hint(), length.close()), (1, Err(Truncated)));
+    assert_eq!(length.decode(b"cd").map(|piece| (piece.len, piece.end)), Ok((1, true)));
     assert_eq!(length.close(), Ok(()));
 
     let mut chunked = BodyDecoder::new(BodyFraming::Chunked, &limits);
@@ -143,12 +120,7 @@ fn the_end_of_the_connection_ends_only_what_has_no_other_end() {
     assert_eq!(chunked.close(), Ok(()));
 
     let mut until_close = BodyDecoder::new(BodyFraming::UntilClose, &limits);
-    assert_eq!(
-        until_close
-            .decode(b"ab")
-            .map(|piece| (piece.len, piece.end)),
-        Ok((2, false))
-    );
+    assert_eq!(until_close.decode(b"ab").map(|piece| (piece.len, piece.end)), Ok((2, false)));
     assert_eq!(until_close.close(), Ok(()));
     assert!(BodyDecoder::new(BodyFraming::None, &limits).is_end());
 }

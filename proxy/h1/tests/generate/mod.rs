@@ -6,25 +6,12 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 /// A request head with the body that follows it.
 pub fn request() -> impl Strategy<Value = Vec<u8>> {
-    let start = (
-        method(),
-        target(),
-        select(vec![
-            "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0",
-        ]),
-    );
-    let host = select(vec![
-        "Host: a.test\r\n",
-        "host:b.test:8080 \r\n",
-        "HOST: [::1]:80\r\n",
-        "Host: a,b\r\n",
-        "",
-    ]);
+    let start = (method(), target(), select(vec!["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0"]));
+    let host = select(vec!["Host: a.test\r\n", "host:b.test:8080 \r\n", "HOST: [::1]:80\r\n", "Host: a,b\r\n", ""]);
     let host = prop_oneof![6 => Just("Host: a.test\r\n"), 2 => host];
     (start, host, fields(REQUEST_FIELDS), framed_body()).prop_map(
         |((method, target, version), host, fields, (framing, body))| {
-            let mut bytes =
-                format!("{method} {target} {version}\r\n{host}{fields}{framing}\r\n").into_bytes();
+            let mut bytes = format!("{method} {target} {version}\r\n{host}{fields}{framing}\r\n").into_bytes();
             bytes.extend(body);
             bytes
         },
@@ -34,58 +21,37 @@ pub fn request() -> impl Strategy<Value = Vec<u8>> {
 /// A response head with the body that follows it.
 pub fn response() -> impl Strategy<Value = Vec<u8>> {
     let version = select(vec!["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0"]);
-    let status = select(vec![
-        "200 OK",
-        "200",
-        "200 ",
-        "404 Not Found",
-        "204 No Content",
-        "304 Not Modified",
-        "503 \u{e9}",
-    ]);
-    (version, status, fields(RESPONSE_FIELDS), framed_body()).prop_map(
-        |(version, status, fields, (framing, body))| {
-            let mut bytes = format!("{version} {status}\r\n{fields}{framing}\r\n").into_bytes();
-            bytes.extend(body);
-            bytes
-        },
-    )
+    let status =
+        select(vec!["200 OK", "200", "200 ", "404 Not Found", "204 No Content", "304 Not Modified", "503 \u{e9}"]);
+    (version, status, fields(RESPONSE_FIELDS), framed_body()).prop_map(|(version, status, fields, (framing, body))| {
+        let mut bytes = format!("{version} {status}\r\n{fields}{framing}\r\n").into_bytes();
+        bytes.extend(body);
+        bytes
+    })
 }
 
 /// `good` with a few bytes changed, taken out, put in or repeated: the bytes that parsers disagree about.
 pub fn spoiled(good: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => select(b"\r\n\t \0:;,/@[]=\"0159afxAF-+\x7f\x0b\x80\xff".to_vec()), 1 => any::<u8>()];
     let change = (any::<prop::sample::Index>(), 0..4u8, byte);
-    (
-        good,
-        prop_oneof![2 => Just(Vec::new()), 3 => vec(change, 1..3)],
-    )
-        .prop_map(|(mut bytes, changes)| {
-            for (at, how, byte) in changes {
-                let at = at
-                    .index(bytes.len().max(1))
-                    .min(bytes.len().saturating_sub(1));
-                match how {
-                    _ if bytes.is_empty() => bytes.push(byte),
-                    0 => bytes[at] = byte,
-                    1 => bytes.insert(at, byte),
-                    2 => drop(bytes.remove(at)),
-                    _ => repeat_line(&mut bytes, at),
-                }
+    (good, prop_oneof![2 => Just(Vec::new()), 3 => vec(change, 1..3)]).prop_map(|(mut bytes, changes)| {
+        for (at, how, byte) in changes {
+            let at = at.index(bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+            match how {
+                _ if bytes.is_empty() => bytes.push(byte),
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => drop(bytes.remove(at)),
+                _ => repeat_line(&mut bytes, at),
             }
-            bytes
-        })
+        }
+        bytes
+    })
 }
 
 fn repeat_line(bytes: &mut Vec<u8>, at: usize) {
-    let start = bytes[..at]
-        .iter()
-        .rposition(|&byte| byte == b'\n')
-        .map_or(0, |at| at + 1);
-    let end = bytes[at..]
-        .iter()
-        .position(|&byte| byte == b'\n')
-        .map_or(bytes.len(), |len| at + len + 1);
+    let start = bytes[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let end = bytes[at..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |len| at + len + 1);
     let line = bytes[start..end].to_vec();
     bytes.splice(end..end, line);
 }
@@ -97,20 +63,15 @@ pub fn chunked_body() -> impl Strategy<Value = Vec<u8>> {
         2 => select(vec![";a", ";a=b", " ; a=\"b;c\"", "\t;\t", ";", " ", ";\u{e9}"]),
     ];
     let zeros = select(vec!["", "", "", "0", "000"]);
-    let chunk = (zeros, extension, any::<bool>(), vec(any::<u8>(), 1..40)).prop_map(
-        |(zeros, extension, upper, data)| {
+    let chunk =
+        (zeros, extension, any::<bool>(), vec(any::<u8>(), 1..40)).prop_map(|(zeros, extension, upper, data)| {
             let len = data.len();
-            let size = if upper {
-                format!("{len:X}")
-            } else {
-                format!("{len:x}")
-            };
+            let size = if upper { format!("{len:X}") } else { format!("{len:x}") };
             let mut bytes = format!("{zeros}{size}{extension}\r\n").into_bytes();
             bytes.extend(data);
             bytes.extend(b"\r\n");
             bytes
-        },
-    );
+        });
     let last = select(vec!["0\r\n", "0\r\n", "000\r\n", "0;a=b\r\n"]);
     let trailers = prop_oneof![
         3 => Just(String::new()),
@@ -126,8 +87,7 @@ pub fn chunked_body() -> impl Strategy<Value = Vec<u8>> {
 
 fn method() -> impl Strategy<Value = &'static str> {
     select(vec![
-        "GET", "GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT",
-        "get", "PURGE", "X-Y!",
+        "GET", "GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "get", "PURGE", "X-Y!",
     ])
 }
 
@@ -203,15 +163,8 @@ const RESPONSE_FIELDS: &[&str] = &[
     "Content-Type: text/plain\r\n",
 ];
 
-const TRAILERS: &[&str] = &[
-    "X-Sum: 1\r\n",
-    "Host: a\r\n",
-    "Content-Length: 3\r\n",
-    "grpc-status: 0\r\n",
-    "A:\r\n",
-    "A : b\r\n",
-    "A: b\n",
-];
+const TRAILERS: &[&str] =
+    &["X-Sum: 1\r\n", "Host: a\r\n", "Content-Length: 3\r\n", "grpc-status: 0\r\n", "A:\r\n", "A : b\r\n", "A: b\n"];
 
 fn fields(from: &'static [&'static str]) -> impl Strategy<Value = String> {
     vec(select(from), 0..6).prop_map(|lines| lines.concat())
