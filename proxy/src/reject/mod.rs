@@ -79,11 +79,9 @@ impl<'a> Refusal<'a> {
     /// What a flight says when it refuses a call; policy, route and generation are the caller's to add.
     #[must_use]
     pub fn from_rejection(rejection: &Rejection, now: Timestamp) -> Self {
-        let numbers = Numbers { observed: rejection.observed, limit: rejection.limit };
         Refusal {
             block: Some(rejection.block.as_str()),
-            // Nothing was measured where both are zero: no limit is zero.
-            numbers: Some(numbers).filter(|numbers| numbers.observed > 0 || numbers.limit > 0),
+            numbers: Some(Numbers { observed: rejection.observed, limit: rejection.limit }),
             retry_after: rejection.retry_at.map(|at| at.saturating_since(now)),
             cause: rejection.cause,
             connect_timed_out: rejection.reason == Reason::ConnectFailure && rejection.block == Block::Timeouts,
@@ -129,6 +127,12 @@ impl<'a> Refusal<'a> {
         let mut refusal = Self::new(Reason::Forbidden);
         refusal.detail = Some(detail);
         refusal
+    }
+
+    /// The numbers, where something was measured. No limit is zero, so two zeros mean that nothing was.
+    #[must_use]
+    pub fn measured(&self) -> Option<Numbers> {
+        self.numbers.filter(|numbers| numbers.observed > 0 || numbers.limit > 0)
     }
 
     /// The status that goes out.

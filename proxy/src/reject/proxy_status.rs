@@ -16,7 +16,7 @@ pub(super) fn push_value(out: &mut String, refusal: &Refusal<'_>, local: bool) {
         push_word(out, "policy", refusal.policy);
         push_word(out, "route", refusal.route);
         push_word(out, "block", refusal.block);
-        if let Some(numbers) = refusal.numbers {
+        if let Some(numbers) = refusal.measured() {
             // Writing to a String cannot fail.
             let _ = write!(out, " observed={} limit={}", numbers.observed, numbers.limit);
         }
@@ -98,6 +98,12 @@ mod tests {
             "plimsoll; error=connection_limit_reached; details=\"reason=BulkheadFull policy=shop/fraud-api \
              block=bulkhead observed=30 limit=30 generation=local-7\""
         );
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_shown() {
+        let refusal = Refusal { numbers: Some(Numbers { observed: 0, limit: 0 }), ..Refusal::new(Reason::NoRoute) };
+        assert!(!value(&refusal, true).contains("observed"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) fn push_line(out: &mut String, refusal: &Refusal<'_>, local: bool) {
 /// Appends an RFC 9457 problem document.
 pub(super) fn push_problem(out: &mut String, refusal: &Refusal<'_>, local: bool) {
     let shown = |value| if local { value } else { None };
-    let numbers = if local { refusal.numbers } else { None };
+    let numbers = if local { refusal.measured() } else { None };
     let problem = Problem {
         title: refusal.reason.as_str(),
         status: refusal.status(),
@@ -72,7 +72,7 @@ impl Sentence<'_> {
     fn local_sentence(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let refusal = self.refusal;
         let who = refusal.policy.unwrap_or("the destination");
-        match (refusal.reason, refusal.numbers) {
+        match (refusal.reason, refusal.measured()) {
             (Reason::BulkheadFull, Some(Numbers { observed, limit })) => write!(
                 f,
                 "{who}{} has {observed} calls in flight and {limit} are allowed; nothing was sent. If the dependency can take more, raise bulkhead.maxConcurrentCalls",
@@ -121,7 +121,7 @@ impl Sentence<'_> {
 
     fn circuit_open(&self, f: &mut fmt::Formatter<'_>, who: &str) -> fmt::Result {
         write!(f, "the breaker of {who}{} is open", Route(self.refusal.route))?;
-        if let Some(Numbers { observed, limit }) = self.refusal.numbers {
+        if let Some(Numbers { observed, limit }) = self.refusal.measured() {
             write!(f, " (observed {observed}, threshold {limit})")?;
         }
         f.write_str("; nothing was sent. ")?;
@@ -132,7 +132,7 @@ impl Sentence<'_> {
     }
 
     fn size(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.refusal.numbers {
+        match self.refusal.measured() {
             Some(Numbers { observed, limit }) => {
                 write!(f, ": {observed}, and at most {limit} are read")
             }

@@ -130,6 +130,12 @@ pub struct CallReport<'a> {
 }
 
 impl CallReport<'_> {
+    /// The refusal, if it counts as one: a caller that went away was refused nothing, and is only logged.
+    #[must_use]
+    pub fn rejection(&self) -> Option<&Refusal<'_>> {
+        self.refusal.filter(|refusal| refusal.reason != Reason::ClientGone)
+    }
+
     /// The word for how it ended; `None` if the dependency's answer went out whole.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {

@@ -216,7 +216,7 @@ impl Batch {
         if let Some(remaining) = report.deadline_remaining {
             slot.deadline_remaining.record(remaining);
         }
-        if let Some(refusal) = report.refusal {
+        if let Some(refusal) = report.rejection() {
             slot.refused[0][refusal.reason as usize] += 1;
         }
         slot.attempts(&report.summary);
@@ -248,6 +248,10 @@ impl Batch {
 
     fn unlisted_host(&mut self, host: &[u8]) {
         let host = &host[..host.len().min(UNLISTED_HOST_LENGTH)];
+        if host.is_empty() {
+            // A message so broken that nobody knows where it was going.
+            return;
+        }
         if let Some(count) = self.unlisted.get_mut(host) {
             *count += 1;
         } else if self.unlisted.len() < UNLISTED_HOSTS {

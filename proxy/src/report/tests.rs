@@ -12,10 +12,7 @@ use super::window::MIN_SAMPLES;
 use super::*;
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     LocalSet::new().block_on(&runtime, test);
 }
 
@@ -28,12 +25,7 @@ fn worker(report: &Report) -> Rc<WorkerReport> {
 
 fn refused(stats: StatsId, refusal: &Refusal<'_>, worker: &WorkerReport) {
     worker.started(stats);
-    worker.call(&CallReport {
-        stats,
-        status: 503,
-        refusal: Some(refusal),
-        ..report()
-    });
+    worker.call(&CallReport { stats, status: 503, refusal: Some(refusal), ..report() });
 }
 
 #[test]
@@ -43,18 +35,13 @@ fn what_workers_count_adds_up_whenever_they_are_asked() {
             let mut random = Random::new(seed);
             let (process, mut collector) = Report::new(None).unwrap();
             let workers = [worker(&process), worker(&process), worker(&process)];
-            let ids = [0, 1, 2, 3]
-                .map(|n| process.stats(Direction::Outbound, &format!("shop/{n}"), None));
+            let ids = [0, 1, 2, 3].map(|n| process.stats(Direction::Outbound, &format!("shop/{n}"), None));
             let mut naive = BTreeMap::<_, u64>::new();
             for _ in 0..500 {
                 let (at, stats) = (random.below(3) as usize, ids[random.below(4) as usize]);
                 let status = [200, 404, 503, 0][random.below(4) as usize];
                 workers[at].started(stats);
-                workers[at].call(&CallReport {
-                    stats,
-                    status,
-                    ..report()
-                });
+                workers[at].call(&CallReport { stats, status, ..report() });
                 *naive.entry((stats, status)).or_default() += 1;
                 if random.below(50) == 0 {
                     collector.collect().await;
@@ -62,23 +49,13 @@ fn what_workers_count_adds_up_whenever_they_are_asked() {
             }
             collector.collect().await;
             let reading = collector.reading();
-            let series: BTreeMap<_, _> = reading
-                .series()
-                .map(|(name, slot)| (name.dependency.as_str(), slot))
-                .collect();
+            let series: BTreeMap<_, _> =
+                reading.series().map(|(name, slot)| (name.dependency.as_str(), slot)).collect();
             for (n, &stats) in ids.iter().enumerate() {
                 let slot = series[format!("shop/{n}").as_str()];
                 let of = |status| naive.get(&(stats, status)).copied().unwrap_or(0);
-                assert_eq!(
-                    slot.ended,
-                    [0, of(200), 0, of(404), of(503), of(0)],
-                    "seed {seed}"
-                );
-                assert_eq!(
-                    slot.duration.count(),
-                    slot.ended.iter().sum::<u64>(),
-                    "seed {seed}"
-                );
+                assert_eq!(slot.ended, [0, of(200), 0, of(404), of(503), of(0)], "seed {seed}");
+                assert_eq!(slot.duration.count(), slot.ended.iter().sum::<u64>(), "seed {seed}");
                 assert_eq!(slot.in_flight(), 0, "seed {seed}");
             }
         }
@@ -98,21 +75,14 @@ fn a_flights_summary_is_counted_by_kind_outcome_and_cause() {
             queued: Duration::from_millis(3),
             ..Summary::default()
         };
-        worker.call(&CallReport {
-            stats,
-            summary,
-            ..report()
-        });
+        worker.call(&CallReport { stats, summary, ..report() });
         collector.collect().await;
         let (_, slot) = collector.reading().series().next().unwrap();
         assert_eq!(slot.attempts, [[0, 1, 0, 0, 0], [1, 0, 2, 0, 0]]);
         for (cause, count) in stats::RETRY_DENIED_CAUSES.iter().zip(slot.retries_denied) {
             assert_eq!(count, u64::from(*cause == RetryDenied::Budget), "{cause:?}");
         }
-        assert_eq!(
-            (slot.queue_wait.count(), slot.queue_wait.sum_us),
-            (1, 3_000)
-        );
+        assert_eq!((slot.queue_wait.count(), slot.queue_wait.sum_us), (1, 3_000));
     });
 }
 
@@ -133,22 +103,10 @@ fn a_call_in_progress_is_in_flight_over_any_number_of_collections() {
         second.started(stats);
         collector.collect().await;
         collector.collect().await;
-        assert_eq!(
-            collector
-                .reading()
-                .counted(Direction::Inbound, None)
-                .in_flight,
-            2
-        );
+        assert_eq!(collector.reading().counted(Direction::Inbound, None).in_flight, 2);
         first.call(&CallReport { stats, ..report() });
         collector.collect().await;
-        assert_eq!(
-            collector
-                .reading()
-                .counted(Direction::Inbound, None)
-                .in_flight,
-            1
-        );
+        assert_eq!(collector.reading().counted(Direction::Inbound, None).in_flight, 1);
     });
 }
 
@@ -161,51 +119,24 @@ fn percentiles_need_fifty_samples_and_forget_after_thirty_seconds() {
         let route = process.stats(Direction::Outbound, "shop/fraud-api", Some("charge"));
         let sample = |stats, millis| {
             let latency = Some(Duration::from_millis(millis));
-            worker.call(&CallReport {
-                stats,
-                summary: Summary {
-                    latency,
-                    ..Summary::default()
-                },
-                ..report()
-            });
+            worker.call(&CallReport { stats, summary: Summary { latency, ..Summary::default() }, ..report() });
         };
         (1..MIN_SAMPLES).for_each(|millis| sample(stats, millis));
         assert_eq!(collector.tick().await.of(stats), None);
         sample(route, MIN_SAMPLES);
         let published = collector.tick().await;
         let percentiles = published.of(stats).unwrap();
-        assert_eq!(
-            (published.of(route), worker.percentiles(route)),
-            (Some(percentiles), Some(percentiles))
-        );
+        assert_eq!((published.of(route), worker.percentiles(route)), (Some(percentiles), Some(percentiles)));
         assert_eq!(percentiles.samples, MIN_SAMPLES);
-        for (got, want) in [
-            (percentiles.p50, 25),
-            (percentiles.p90, 45),
-            (percentiles.p99, 50),
-        ] {
+        for (got, want) in [(percentiles.p50, 25), (percentiles.p90, 45), (percentiles.p99, 50)] {
             let off = got.abs_diff(Duration::from_millis(want));
-            assert!(
-                off <= Duration::from_millis(want) / 100,
-                "{got:?} is not {want} ms to two digits"
-            );
+            assert!(off <= Duration::from_millis(want) / 100, "{got:?} is not {want} ms to two digits");
         }
         for _ in 0..29 {
             collector.tick().await;
         }
-        assert_eq!(
-            worker.percentiles(stats),
-            None,
-            "the 49 of the first second are gone"
-        );
-        assert_eq!(
-            collector
-                .reading()
-                .counted(Direction::Outbound, None)
-                .requests_total,
-            MIN_SAMPLES
-        );
+        assert_eq!(worker.percentiles(stats), None, "the 49 of the first second are gone");
+        assert_eq!(collector.reading().counted(Direction::Outbound, None).requests_total, MIN_SAMPLES);
     });
 }
 
@@ -216,24 +147,12 @@ fn a_worker_that_answers_late_loses_nothing() {
         let (worker, collection) = process.worker();
         worker.call(&report());
         collector.collect().await;
-        assert_eq!(
-            collector
-                .reading()
-                .counted(Direction::Outbound, None)
-                .requests_total,
-            0
-        );
+        assert_eq!(collector.reading().counted(Direction::Outbound, None).requests_total, 0);
         // The first question is answered with the first batch, the second one with what came after it.
         spawn_local(collection.drive());
         worker.call(&report());
         collector.collect().await;
-        assert_eq!(
-            collector
-                .reading()
-                .counted(Direction::Outbound, None)
-                .requests_total,
-            2
-        );
+        assert_eq!(collector.reading().counted(Direction::Outbound, None).requests_total, 2);
     });
 }
 
@@ -245,13 +164,7 @@ fn a_worker_that_ends_leaves_what_it_counted() {
         worker.call(&report());
         drop((worker, collection));
         collector.collect().await;
-        assert_eq!(
-            collector
-                .reading()
-                .counted(Direction::Outbound, None)
-                .requests_total,
-            1
-        );
+        assert_eq!(collector.reading().counted(Direction::Outbound, None).requests_total, 1);
     });
 }
 
@@ -262,55 +175,41 @@ fn a_storm_of_refusals_does_not_push_others_out_of_the_log() {
         let worker = worker(&process);
         let loud = process.stats(Direction::Outbound, "shop/loud", None);
         let quiet = process.stats(Direction::Outbound, "shop/quiet", None);
-        let full = Refusal {
-            policy: Some("shop/loud"),
-            ..Refusal::new(Reason::BulkheadFull)
-        };
-        refused(
-            quiet,
-            &Refusal {
-                policy: Some("shop/quiet"),
-                ..Refusal::new(Reason::CircuitOpen)
-            },
-            &worker,
-        );
+        let full = Refusal { policy: Some("shop/loud"), ..Refusal::new(Reason::BulkheadFull) };
+        refused(quiet, &Refusal { policy: Some("shop/quiet"), ..Refusal::new(Reason::CircuitOpen) }, &worker);
         for _ in 0..5_000 {
             refused(loud, &full, &worker);
         }
         refused(loud, &Refusal::new(Reason::RequestTimeout), &worker);
         collector.collect().await;
-        let reasons: Vec<_> = process
-            .decisions()
-            .newest(usize::MAX, None)
-            .iter()
-            .map(Decision::reason)
-            .collect();
+        let reasons: Vec<_> = process.decisions().newest(usize::MAX, None).iter().map(Decision::reason).collect();
         let kept = usize::from(decisions::KEPT_PER_HAND_OVER);
-        assert_eq!(
-            reasons
-                .iter()
-                .filter(|reason| **reason == "BulkheadFull")
-                .count(),
-            kept
-        );
-        assert_eq!(
-            (reasons[0], reasons[kept + 1]),
-            ("RequestTimeout", "CircuitOpen")
-        );
+        assert_eq!(reasons.iter().filter(|reason| **reason == "BulkheadFull").count(), kept);
+        assert_eq!((reasons[0], reasons[kept + 1]), ("RequestTimeout", "CircuitOpen"));
         let reading = collector.reading();
         assert_eq!(reading.dropped().decisions, 5_000 - kept as u64);
-        assert_eq!(
-            reading
-                .counted(Direction::Outbound, Some("shop/loud"))
-                .rejections["BulkheadFull"],
-            5_000
-        );
+        assert_eq!(reading.counted(Direction::Outbound, Some("shop/loud")).rejections["BulkheadFull"], 5_000);
         // After the hand-over there is room again.
         refused(loud, &full, &worker);
-        assert_eq!(
-            process.decisions().newest(1, None)[0].reason(),
-            "BulkheadFull"
-        );
+        assert_eq!(process.decisions().newest(1, None)[0].reason(), "BulkheadFull");
+    });
+}
+
+#[test]
+fn a_caller_that_went_away_was_refused_nothing() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let worker = worker(&process);
+        let gone = Refusal::new(Reason::ClientGone);
+        let report = CallReport { status: 0, refusal: Some(&gone), ..report() };
+        assert_eq!(report.reason(), Some(Reason::ClientGone), "it is logged");
+        worker.started(report.stats);
+        worker.call(&report);
+        collector.collect().await;
+        let counted = collector.reading().counted(Direction::Outbound, Some("unlisted"));
+        assert_eq!((counted.requests_total, counted.in_flight), (1, 0));
+        assert!(counted.rejections.is_empty());
+        assert!(process.decisions().newest(1, None).is_empty());
     });
 }
 
@@ -326,8 +225,7 @@ fn the_log_keeps_the_newest() {
     }
     let all = process.decisions().newest(usize::MAX, None);
     assert_eq!(all.len(), decisions::CAPACITY);
-    let ids: std::collections::BTreeSet<_> =
-        all.iter().map(|decision| decision.id.clone()).collect();
+    let ids: std::collections::BTreeSet<_> = all.iter().map(|decision| decision.id.clone()).collect();
     assert_eq!(ids.len(), all.len(), "every id is its own");
     assert_eq!(process.decisions().newest(5, Some("no such id")).len(), 0);
 }
@@ -339,26 +237,13 @@ fn callers_cannot_grow_the_list_of_unlisted_destinations() {
         let worker = worker(&process);
         for n in 0..10_000 {
             let host = format!("{n}.{}.example:443", "x".repeat(1_000));
-            let facts = CallFacts {
-                host: host.as_bytes(),
-                ..facts()
-            };
+            let facts = CallFacts { host: host.as_bytes(), ..facts() };
             worker.call(&CallReport { facts, ..report() });
         }
         collector.collect().await;
         let top: Vec<_> = collector.reading().unlisted(usize::MAX).collect();
-        assert!(
-            top.len() <= 128 && top.iter().all(|(name, _)| name.len() <= 300),
-            "{}",
-            top.len()
-        );
-        assert_eq!(
-            collector
-                .reading()
-                .counted(Direction::Outbound, Some("unlisted"))
-                .requests_total,
-            10_000
-        );
+        assert!(top.len() <= 128 && top.iter().all(|(name, _)| name.len() <= 300), "{}", top.len());
+        assert_eq!(collector.reading().counted(Direction::Outbound, Some("unlisted")).requests_total, 10_000);
     });
 }
 
@@ -366,8 +251,7 @@ fn callers_cannot_grow_the_list_of_unlisted_destinations() {
 fn each_call_has_one_line_in_the_access_log() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("access.log");
-    let (process, collector) =
-        Report::new(Some((Target::File(path.clone()), LogFormat::Json))).unwrap();
+    let (process, collector) = Report::new(Some((Target::File(path.clone()), LogFormat::Json))).unwrap();
     let (worker, collection) = process.worker();
     let other = process.worker();
     for status in [200, 404] {
@@ -378,11 +262,7 @@ fn each_call_has_one_line_in_the_access_log() {
     let text = std::fs::read_to_string(path).unwrap();
     let mut statuses: Vec<_> = text
         .lines()
-        .map(|line| {
-            serde_json::from_str::<serde_json::Value>(line).unwrap()["status"]
-                .as_u64()
-                .unwrap()
-        })
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["status"].as_u64().unwrap())
         .collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 200, 404, 404]);

@@ -33,12 +33,12 @@ impl WorkerReport {
 
     /// A call has ended: exactly once for each, whatever happened to it.
     pub fn call(&self, report: &CallReport<'_>) {
-        let keep = {
+        let kept = {
             let mut batch = self.batch.borrow_mut();
             batch.call(report);
-            report.refusal.is_some_and(|refusal| batch.keeps_decision(report.stats, refusal.reason))
+            report.rejection().filter(|refusal| batch.keeps_decision(report.stats, refusal.reason))
         };
-        if let Some(refusal) = report.refusal.filter(|_| keep) {
+        if let Some(refusal) = kept {
             self.shared.decisions.push(Decision::made(refusal, report));
         }
         if let Some(access) = &self.access {

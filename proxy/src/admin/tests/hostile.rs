@@ -44,10 +44,7 @@ fn heads_and_targets_have_limits() {
     assert_eq!(split(&exchange(proxy.admin, target.as_bytes())).0, 414);
     let field = format!("GET /status HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n");
     assert_eq!(split(&exchange(proxy.admin, field.as_bytes())).0, 431);
-    let many = format!(
-        "GET /status HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
-        "a: b\r\n".repeat(100)
-    );
+    let many = format!("GET /status HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "a: b\r\n".repeat(100));
     assert_eq!(split(&exchange(proxy.admin, many.as_bytes())).0, 431);
 }
 
@@ -84,13 +81,10 @@ fn a_body_without_the_token_is_not_even_waited_for() {
 fn a_broken_chunk_is_refused_and_nothing_is_applied() {
     let proxy = served();
     let token = bearer();
-    let request = format!(
-        "PUT /policy HTTP/1.1\r\nHost: localhost\r\n{token}\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
-    );
+    let request =
+        format!("PUT /policy HTTP/1.1\r\nHost: localhost\r\n{token}\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
     assert_eq!(split(&exchange(proxy.admin, request.as_bytes())).0, 400);
-    let cut = format!(
-        "PUT /policy HTTP/1.1\r\nHost: localhost\r\n{token}\r\nContent-Length: 10\r\n\r\nkind"
-    );
+    let cut = format!("PUT /policy HTTP/1.1\r\nHost: localhost\r\n{token}\r\nContent-Length: 10\r\n\r\nkind");
     let mut stream = connect(proxy.admin);
     stream.write_all(cut.as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -140,9 +134,7 @@ fn a_panic_while_a_policy_is_applied_is_answered_and_survived() {
     let listeners = Listeners::bind(loopback, loopback).unwrap();
     let admin = listeners.admin_address().unwrap();
     let control = Arc::new(Broken(FakeControl::default()));
-    let _thread = listeners
-        .start(control, report, collector, Token::known(TOKEN))
-        .unwrap();
+    let _thread = listeners.start(control, report, collector, Token::known(TOKEN)).unwrap();
     assert_eq!(ask(admin, "PUT /policy", &[&bearer()], "x").0, 500);
     assert_eq!(ask(admin, "GET /live", &[], "").0, 200);
 }
@@ -162,22 +154,14 @@ impl Pages for Echo {
 
 /// What a peer sees that sends `bytes` and then nothing, with limits so short that only patience is tested.
 fn patience(bytes: &'static [u8], times: Times) -> String {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut peer = tokio::net::TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
+        let mut peer = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         peer.write_all(bytes).await.unwrap();
         let mut seen = String::new();
-        let (read, ()) = tokio::join!(
-            peer.read_to_string(&mut seen),
-            connection::serve(stream, &Echo, &times)
-        );
+        let (read, ()) = tokio::join!(peer.read_to_string(&mut seen), connection::serve(stream, &Echo, &times));
         read.unwrap();
         seen
     })
@@ -187,38 +171,20 @@ const SHORT: Duration = Duration::from_millis(20);
 
 #[test]
 fn a_head_that_trickles_is_given_up() {
-    let times = Times {
-        head: SHORT,
-        linger: SHORT,
-        ..Times::DEFAULT
-    };
-    assert_eq!(
-        split(&patience(
-            b"GET /status HTTP/1.1\r\nHost: localhost\r\n",
-            times
-        ))
-        .0,
-        408
-    );
+    let times = Times { head: SHORT, linger: SHORT, ..Times::DEFAULT };
+    assert_eq!(split(&patience(b"GET /status HTTP/1.1\r\nHost: localhost\r\n", times)).0, 408);
 }
 
 #[test]
 fn a_body_that_does_not_come_is_given_up() {
-    let times = Times {
-        body: SHORT,
-        linger: SHORT,
-        ..Times::DEFAULT
-    };
+    let times = Times { body: SHORT, linger: SHORT, ..Times::DEFAULT };
     let bytes = b"PUT /policy HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nki";
     assert_eq!(split(&patience(bytes, times)).0, 408);
 }
 
 #[test]
 fn a_silent_connection_is_closed_without_a_word() {
-    let times = Times {
-        idle: SHORT,
-        ..Times::DEFAULT
-    };
+    let times = Times { idle: SHORT, ..Times::DEFAULT };
     assert_eq!(patience(b"", times), "");
     let answered = patience(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", times);
     assert_eq!(split(&answered), (200, String::new()));

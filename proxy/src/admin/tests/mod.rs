@@ -56,10 +56,7 @@ impl Control for FakeControl {
         async move {
             if refuse {
                 let errors = vec![serde_json::json!({"line": 3, "message": "unknown field"})];
-                return PutAnswer::Refused {
-                    generation: "local-3".to_owned(),
-                    errors,
-                };
+                return PutAnswer::Refused { generation: "local-3".to_owned(), errors };
             }
             PutAnswer::Accepted {
                 generation: "local-4".to_owned(),
@@ -75,10 +72,7 @@ impl Control for FakeControl {
                 self.forced.lock().unwrap().push(order.clone());
                 Ok(())
             }
-            "both" => Err(ForceRefused::Ambiguous(vec![
-                "a/both".to_owned(),
-                "b/both".to_owned(),
-            ])),
+            "both" => Err(ForceRefused::Ambiguous(vec!["a/both".to_owned(), "b/both".to_owned()])),
             other => Err(ForceRefused::NoSuchDependency(other.to_owned())),
         }
     }
@@ -131,14 +125,7 @@ fn fraud_api(now: Timestamp, forced: Option<Forced>) -> DependencyFacts {
                 given_up: 31,
                 given_up_after: Some(Duration::from_millis(500)),
                 counted: 19,
-                ..breaker(
-                    BreakerScope::Dependency,
-                    Counts {
-                        calls: 19,
-                        failed: 2,
-                        slow: 3,
-                    },
-                )
+                ..breaker(BreakerScope::Dependency, Counts { calls: 19, failed: 2, slow: 3 })
             }],
             bulkheads: vec![BulkheadView {
                 route: None,
@@ -149,39 +136,21 @@ fn fraud_api(now: Timestamp, forced: Option<Forced>) -> DependencyFacts {
                 queued: 0,
                 max_queued: 15,
             }],
-            budget: BudgetView {
-                calls: 100,
-                retries: 5,
-                allowed: 20,
-            },
+            budget: BudgetView { calls: 100, retries: 5, allowed: 20 },
         },
         slow_call_threshold: Some(Duration::from_millis(600)),
-        endpoints: vec![EndpointFacts {
-            key: EndpointKey(1),
-            address: "127.0.0.1:9001".to_owned(),
-            state: "Healthy",
-        }],
+        endpoints: vec![EndpointFacts { key: EndpointKey(1), address: "127.0.0.1:9001".to_owned(), state: "Healthy" }],
         ineffective: Vec::new(),
     }
 }
 
 fn ledger(now: Timestamp) -> DependencyFacts {
-    let endpoint = |key, address: &str| EndpointFacts {
-        key: EndpointKey(key),
-        address: address.to_owned(),
-        state: "Healthy",
-    };
+    let endpoint =
+        |key, address: &str| EndpointFacts { key: EndpointKey(key), address: address.to_owned(), state: "Healthy" };
     let open = BreakerView {
         state: State::Open,
         retry_at: Some(now + Duration::from_millis(2_500)),
-        ..breaker(
-            BreakerScope::Endpoint(EndpointKey(2)),
-            Counts {
-                calls: 30,
-                failed: 20,
-                slow: 0,
-            },
-        )
+        ..breaker(BreakerScope::Endpoint(EndpointKey(2)), Counts { calls: 30, failed: 20, slow: 0 })
     };
     DependencyFacts {
         name: "shop/ledger".to_owned(),
@@ -191,14 +160,7 @@ fn ledger(now: Timestamp) -> DependencyFacts {
         protection: ProtectionView {
             breakers: vec![
                 open,
-                breaker(
-                    BreakerScope::Endpoint(EndpointKey(3)),
-                    Counts {
-                        calls: 30,
-                        failed: 1,
-                        slow: 3,
-                    },
-                ),
+                breaker(BreakerScope::Endpoint(EndpointKey(3)), Counts { calls: 30, failed: 1, slow: 3 }),
             ],
             ..ProtectionView::default()
         },
@@ -239,34 +201,16 @@ fn served() -> Served {
     let (report, collector) = Report::new(None).unwrap();
     let loopback = "127.0.0.1:0".parse().unwrap();
     let listeners = Listeners::bind(loopback, loopback).unwrap();
-    let (admin, health) = (
-        listeners.admin_address().unwrap(),
-        listeners.health_address().unwrap(),
-    );
+    let (admin, health) = (listeners.admin_address().unwrap(), listeners.health_address().unwrap());
     let control = Arc::<FakeControl>::default();
-    let thread = listeners
-        .start(
-            control.clone(),
-            report.clone(),
-            collector,
-            Token::known(TOKEN),
-        )
-        .unwrap();
-    Served {
-        admin,
-        health,
-        control,
-        report,
-        _thread: thread,
-    }
+    let thread = listeners.start(control.clone(), report.clone(), collector, Token::known(TOKEN)).unwrap();
+    Served { admin, health, control, report, _thread: thread }
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     // Nothing here takes long; without a limit a fault would hang the test instead of failing it.
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
 }
 
@@ -295,12 +239,8 @@ fn ask(address: SocketAddr, line: &str, fields: &[&str], body: &str) -> (u16, St
 }
 
 fn split(answer: &str) -> (u16, String) {
-    let (head, body) = answer
-        .split_once("\r\n\r\n")
-        .unwrap_or_else(|| panic!("no head in {answer:?}"));
-    let status = head.strip_prefix("HTTP/1.1 ").unwrap()[..3]
-        .parse()
-        .unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {answer:?}"));
+    let status = head.strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap();
     (status, body.to_owned())
 }
 

@@ -15,21 +15,13 @@ use crate::report::{CallFacts, CallReport, CircuitChange, Direction, StatsId};
 fn a_policy_is_handed_over_with_its_name() {
     let proxy = served();
     let yaml = "kind: DependencyPolicy\n";
-    let (status, body) = ask(
-        proxy.admin,
-        "PUT /policy",
-        &[&bearer(), "x-plimsoll-file: payments.yaml"],
-        yaml,
-    );
+    let (status, body) = ask(proxy.admin, "PUT /policy", &[&bearer(), "x-plimsoll-file: payments.yaml"], yaml);
     assert_eq!(status, 200);
     assert_eq!(
         json(&body),
         serde_json::json!({"accepted": true, "generation": "local-4", "warnings": [], "open_circuits": ["shop/fraud-api"]})
     );
-    assert_eq!(
-        *proxy.control.put.lock().unwrap(),
-        [("payments.yaml".to_owned(), yaml.to_owned())]
-    );
+    assert_eq!(*proxy.control.put.lock().unwrap(), [("payments.yaml".to_owned(), yaml.to_owned())]);
 }
 
 #[test]
@@ -38,10 +30,7 @@ fn a_refused_policy_is_422_with_the_errors_and_the_generation_that_stays() {
     proxy.control.refuse.store(true, Ordering::SeqCst);
     let (status, body) = ask(proxy.admin, "PUT /policy", &[&bearer()], "x");
     let body = json(&body);
-    assert_eq!(
-        (status, &body["accepted"], &body["generation"]),
-        (422, &false.into(), &"local-3".into())
-    );
+    assert_eq!((status, &body["accepted"], &body["generation"]), (422, &false.into(), &"local-3".into()));
     assert_eq!(body["errors"][0]["line"], 3);
 }
 
@@ -75,11 +64,7 @@ fn requests_follow_one_another_on_a_connection() {
          GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     );
     let answers = exchange(proxy.admin, two.as_bytes());
-    assert_eq!(
-        answers.matches("HTTP/1.1 200 OK\r\n").count(),
-        3,
-        "{answers}"
-    );
+    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 3, "{answers}");
     // The HEAD has a length and no body: what follows its head is the next answer.
     assert!(answers.contains("nosniff\r\nContent-Length: "));
     assert!(answers.ends_with("\r\n\r\nlive\n"), "{answers}");
@@ -90,30 +75,16 @@ fn requests_follow_one_another_on_a_connection() {
 fn a_breaker_is_forced_and_shown() {
     let proxy = served();
     let path = "POST /dependencies/shop/fraud-api/circuit";
-    let (status, body) = ask(
-        proxy.admin,
-        path,
-        &[&bearer()],
-        r#"{"state":"ForcedOpen","ttl":"10m"}"#,
-    );
+    let (status, body) = ask(proxy.admin, path, &[&bearer()], r#"{"state":"ForcedOpen","ttl":"10m"}"#);
     let circuit = json(&body);
-    assert_eq!(
-        (status, &circuit["state"], &circuit["forced_for_ms"]),
-        (200, &"ForcedOpen".into(), &600_000.into())
-    );
+    assert_eq!((status, &circuit["state"], &circuit["forced_for_ms"]), (200, &"ForcedOpen".into(), &600_000.into()));
     let (_, status) = ask(proxy.admin, "GET /status", &[], "");
     assert_eq!(json(&status)["dependencies"][0]["circuits"][0], circuit);
 
     let bare = "POST /dependencies/fraud-api/circuit";
-    assert_eq!(
-        ask(proxy.admin, bare, &[&bearer()], r#"{"state":"Auto"}"#).0,
-        200
-    );
+    assert_eq!(ask(proxy.admin, bare, &[&bearer()], r#"{"state":"Auto"}"#).0, 200);
     let orders = proxy.control.forced.lock().unwrap();
-    assert_eq!(
-        (orders[0].state, orders[0].ttl),
-        (Forced::Open, Some(Duration::from_secs(600)))
-    );
+    assert_eq!((orders[0].state, orders[0].ttl), (Forced::Open, Some(Duration::from_secs(600))));
     assert_eq!((orders[1].state, orders[1].ttl), (Forced::Auto, None));
 }
 
@@ -127,16 +98,8 @@ fn an_order_that_cannot_be_followed_says_why() {
         ("fraud-api", r#"{"state":"ForcedOpen"}"#, 400, "ttl"),
         ("fraud-api", "", 400, "ForcedOpen"),
     ] {
-        let (status, answer) = ask(
-            proxy.admin,
-            &format!("POST /dependencies/{name}/circuit"),
-            &[&bearer()],
-            body,
-        );
-        assert!(
-            status == want && json(&answer)["error"].as_str().unwrap().contains(hint),
-            "{status} {answer}"
-        );
+        let (status, answer) = ask(proxy.admin, &format!("POST /dependencies/{name}/circuit"), &[&bearer()], body);
+        assert!(status == want && json(&answer)["error"].as_str().unwrap().contains(hint), "{status} {answer}");
     }
 }
 
@@ -144,15 +107,7 @@ fn an_order_that_cannot_be_followed_says_why() {
 fn events_arrive_as_they_happen() {
     let proxy = served();
     let mut stream = connect(proxy.admin);
-    stream
-        .write_all(
-            format!(
-                "GET /events HTTP/1.1\r\nHost: localhost\r\n{}\r\n\r\n",
-                bearer()
-            )
-            .as_bytes(),
-        )
-        .unwrap();
+    stream.write_all(format!("GET /events HTTP/1.1\r\nHost: localhost\r\n{}\r\n\r\n", bearer()).as_bytes()).unwrap();
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
     // The comment is sent once the subscription stands: nothing after it can be missed.
@@ -161,11 +116,7 @@ fn events_arrive_as_they_happen() {
         from: State::Closed,
         to: State::Open,
         cause: Cause::SlowCallRate,
-        counts: Counts {
-            calls: 20,
-            failed: 0,
-            slow: 12,
-        },
+        counts: Counts { calls: 20, failed: 0, slow: 12 },
         retry_at: None,
         at: Timestamp::ZERO,
     };
@@ -179,10 +130,7 @@ fn events_arrive_as_they_happen() {
         generation: "local-3",
     });
     let event: Vec<_> = lines.skip_while(String::is_empty).take(3).collect();
-    assert_eq!(
-        (event[0].as_str(), event[2].as_str()),
-        ("event: circuit", "")
-    );
+    assert_eq!((event[0].as_str(), event[2].as_str()), ("event: circuit", ""));
     let data = json(event[1].strip_prefix("data: ").unwrap());
     assert_eq!(
         (&data["to"], &data["cause"], &data["slow_call_rate"]),
@@ -191,19 +139,13 @@ fn events_arrive_as_they_happen() {
 }
 
 /// Reports from a worker on a thread of its own, as in the proxy.
-fn with_worker(
-    proxy: &Served,
-    work: impl FnOnce(&crate::report::WorkerReport) + Send,
-    then: impl FnOnce(),
-) {
+fn with_worker(proxy: &Served, work: impl FnOnce(&crate::report::WorkerReport) + Send, then: impl FnOnce()) {
     let report = proxy.report.clone();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let (began, begun) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .build()
-                .unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(async {
                 let (worker, collection) = report.worker();
                 work(&worker);
@@ -232,11 +174,7 @@ fn call(stats: StatsId, policy: Option<&'static str>) -> CallReport<'static> {
         },
         status: 200,
         refusal: None,
-        summary: Summary {
-            attempts: 1,
-            first: Some(Outcome::Success),
-            ..Summary::default()
-        },
+        summary: Summary { attempts: 1, first: Some(Outcome::Success), ..Summary::default() },
         endpoint: None,
         duration: Duration::from_millis(7),
         deadline_remaining: None,
@@ -247,12 +185,8 @@ fn call(stats: StatsId, policy: Option<&'static str>) -> CallReport<'static> {
 
 /// A bit of everything: good calls, refusals made and observed, an unlisted destination, open connections.
 fn busy(proxy: &Served, worker: &crate::report::WorkerReport) {
-    let fraud = proxy
-        .report
-        .stats(Direction::Outbound, "shop/fraud-api", None);
-    let charge = proxy
-        .report
-        .stats(Direction::Outbound, "shop/fraud-api", Some("charge"));
+    let fraud = proxy.report.stats(Direction::Outbound, "shop/fraud-api", None);
+    let charge = proxy.report.stats(Direction::Outbound, "shop/fraud-api", Some("charge"));
     worker.connection_opened(Direction::Outbound);
     worker.connection_opened(Direction::Outbound);
     worker.connection_closed(Direction::Outbound);
@@ -260,13 +194,7 @@ fn busy(proxy: &Served, worker: &crate::report::WorkerReport) {
         worker.started(fraud);
         let latency = Some(Duration::from_millis(millis));
         let report = call(fraud, Some("shop/fraud-api"));
-        worker.call(&CallReport {
-            summary: Summary {
-                latency,
-                ..report.summary
-            },
-            ..report
-        });
+        worker.call(&CallReport { summary: Summary { latency, ..report.summary }, ..report });
     }
     worker.started(charge);
     worker.started(charge);
@@ -274,10 +202,7 @@ fn busy(proxy: &Served, worker: &crate::report::WorkerReport) {
         policy: Some("shop/fraud-api"),
         route: Some("charge"),
         block: Some("bulkhead"),
-        numbers: Some(Numbers {
-            observed: 30,
-            limit: 30,
-        }),
+        numbers: Some(Numbers { observed: 30, limit: 30 }),
         generation: Some("local-3"),
         ..Refusal::new(Reason::BulkheadFull)
     };
@@ -289,10 +214,7 @@ fn busy(proxy: &Served, worker: &crate::report::WorkerReport) {
         ..call(charge, Some("shop/fraud-api"))
     };
     worker.call(&refused);
-    let observed = Refusal {
-        policy: Some("shop/fraud-api"),
-        ..Refusal::new(Reason::CircuitOpen)
-    };
+    let observed = Refusal { policy: Some("shop/fraud-api"), ..Refusal::new(Reason::CircuitOpen) };
     worker.would_refuse(fraud, &observed, &call(fraud, None).facts);
     worker.started(StatsId::UNLISTED);
     worker.call(&call(StatsId::UNLISTED, None));
@@ -322,31 +244,15 @@ fn decisions_are_listed_newest_first_and_found_again() {
         &proxy,
         |worker| busy(&proxy, worker),
         || {
-            let ask = |query: &str| {
-                ask(
-                    proxy.admin,
-                    &format!("GET /decisions{query}"),
-                    &[&bearer()],
-                    "",
-                )
-            };
+            let ask = |query: &str| ask(proxy.admin, &format!("GET /decisions{query}"), &[&bearer()], "");
             let (_, body) = ask("");
             let all = json(&body);
             let decisions = all["decisions"].as_array().unwrap();
-            assert_eq!(
-                (&decisions[0]["reason"], &decisions[0]["mode"]),
-                (&"CircuitOpen".into(), &"Observe".into())
-            );
-            assert_eq!(
-                (&decisions[1]["reason"], &decisions[1]["mode"]),
-                (&"BulkheadFull".into(), &"Enforce".into())
-            );
+            assert_eq!((&decisions[0]["reason"], &decisions[0]["mode"]), (&"CircuitOpen".into(), &"Observe".into()));
+            assert_eq!((&decisions[1]["reason"], &decisions[1]["mode"]), (&"BulkheadFull".into(), &"Enforce".into()));
             assert!(!body.contains("4111"), "no query in any output: {body}");
             let id = decisions[1]["id"].as_str().unwrap();
-            assert_eq!(
-                json(&ask(&format!("?id={id}")).1)["decisions"],
-                serde_json::json!([decisions[1]])
-            );
+            assert_eq!(json(&ask(&format!("?id={id}")).1)["decisions"], serde_json::json!([decisions[1]]));
             let by_trace = json(&ask("?id=4bf92f3577b34da6a3ce929d0e0e4736&limit=1").1);
             assert_eq!(by_trace["decisions"], serde_json::json!([decisions[0]]));
             assert_eq!(ask("?limit=many").0, 400);
@@ -386,10 +292,7 @@ fn metrics_are_valid_and_say_the_same() {
                 "plimsoll_policy_generation 3",
                 "plimsoll_metric_series_dropped_total 0",
             ] {
-                assert!(
-                    page.lines().any(|found| found == line),
-                    "{line} is missing in\n{page}"
-                );
+                assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
             }
         },
     );
