@@ -59,20 +59,14 @@ impl Config {
 
     /// The longest wait after `exponent` doublings.
     pub fn ceiling(&self, exponent: u32) -> Duration {
-        2u32.checked_pow(exponent).map_or(self.max, |factor| {
-            self.base.saturating_mul(factor).min(self.max)
-        })
+        2u32.checked_pow(exponent).map_or(self.max, |factor| self.base.saturating_mul(factor).min(self.max))
     }
 }
 
 impl Default for Config {
     /// 25 ms to 1 s, full jitter.
     fn default() -> Self {
-        Self {
-            base: Duration::from_millis(25),
-            max: Duration::from_secs(1),
-            jitter: Jitter::Full,
-        }
+        Self { base: Duration::from_millis(25), max: Duration::from_secs(1), jitter: Jitter::Full }
     }
 }
 
@@ -91,11 +85,7 @@ impl Backoff {
             Jitter::Full => (Duration::ZERO, ceiling),
             Jitter::Equal => (ceiling / 2, ceiling - ceiling / 2),
             Jitter::Decorrelated => {
-                let top = self
-                    .previous
-                    .unwrap_or(config.base)
-                    .saturating_mul(3)
-                    .min(config.max);
+                let top = self.previous.unwrap_or(config.base).saturating_mul(3).min(config.max);
                 (config.base, top.saturating_sub(config.base))
             }
             Jitter::None => (ceiling, Duration::ZERO),

@@ -39,11 +39,7 @@ impl Config {
         require(percent <= 100, "percent", "0 to 100")?;
         let allowed = Duration::from_secs(1)..=Duration::from_secs(600);
         require(allowed.contains(&interval), "interval", "1s to 10m")?;
-        Ok(Self {
-            percent,
-            interval,
-            min_per_second,
-        })
+        Ok(Self { percent, interval, min_per_second })
     }
 
     fn allowed(&self, calls: u32) -> u64 {
@@ -56,11 +52,7 @@ impl Config {
 impl Default for Config {
     /// 20 % over 10 s, and 3 a second.
     fn default() -> Self {
-        Self {
-            percent: 20,
-            interval: Duration::from_secs(10),
-            min_per_second: 3,
-        }
+        Self { percent: 20, interval: Duration::from_secs(10), min_per_second: 3 }
     }
 }
 
@@ -93,10 +85,7 @@ pub struct BudgetView {
 impl Budget {
     /// Nothing counted yet.
     pub fn new(config: Config) -> Self {
-        Self {
-            config,
-            window: TimeWindow::new(config.interval),
-        }
+        Self { config, window: TimeWindow::new(config.interval) }
     }
 
     /// Another percentage or floor holds at once; another interval starts counting afresh.

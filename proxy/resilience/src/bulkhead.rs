@@ -49,22 +49,10 @@ impl Config {
     /// # Errors
     /// If `max_concurrent` is 0 (a dependency that may not be called is switched off in another way), or one of the
     /// numbers is above a million.
-    pub fn new(
-        max_concurrent: u32,
-        max_queued: u32,
-        max_wait: Duration,
-    ) -> Result<Self, ConfigError> {
-        require(
-            (1..=1_000_000).contains(&max_concurrent),
-            "maxConcurrentCalls",
-            "1 to 1000000",
-        )?;
+    pub fn new(max_concurrent: u32, max_queued: u32, max_wait: Duration) -> Result<Self, ConfigError> {
+        require((1..=1_000_000).contains(&max_concurrent), "maxConcurrentCalls", "1 to 1000000")?;
         require(max_queued <= 1_000_000, "maxQueued", "0 to 1000000")?;
-        Ok(Self {
-            max_concurrent,
-            max_queued,
-            max_wait,
-        })
+        Ok(Self { max_concurrent, max_queued, max_wait })
     }
 
     /// Permits.
@@ -74,11 +62,7 @@ impl Config {
 
     /// Places in the queue; 0 also if nobody may wait.
     pub const fn max_queued(&self) -> u32 {
-        if self.max_wait.is_zero() {
-            0
-        } else {
-            self.max_queued
-        }
+        if self.max_wait.is_zero() { 0 } else { self.max_queued }
     }
 
     /// The longest wait.
@@ -148,12 +132,7 @@ pub struct Bulkhead {
 impl Bulkhead {
     /// All permits there.
     pub fn new(config: Config) -> Self {
-        Self {
-            config,
-            in_flight: 0,
-            queue: Queue::default(),
-            granted: VecDeque::new(),
-        }
+        Self { config, in_flight: 0, queue: Queue::default(), granted: VecDeque::new() }
     }
 
     /// A permit, now.
@@ -270,14 +249,8 @@ impl Bulkhead {
     pub fn check_invariants(&self) {
         self.queue.check_invariants();
         let someone_waits = self.queue.len() > 0;
-        assert!(
-            !someone_waits || self.in_flight >= self.config.max_concurrent,
-            "a free permit beside a queue"
-        );
-        assert!(
-            self.queue.granted() <= self.in_flight,
-            "more granted than out"
-        );
+        assert!(!someone_waits || self.in_flight >= self.config.max_concurrent, "a free permit beside a queue");
+        assert!(self.queue.granted() <= self.in_flight, "more granted than out");
     }
 
     /// Passes free permits to those who wait.

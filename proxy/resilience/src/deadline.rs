@@ -43,15 +43,8 @@ pub struct Deadline {
 
 impl Deadline {
     /// The clocks of a call that arrived at `arrived`.
-    pub fn new(
-        rules: &Rules,
-        arrived: Timestamp,
-        caller: Option<Timestamp>,
-        grpc: bool,
-        streaming: bool,
-    ) -> Self {
-        let heeds_caller =
-            rules.deadline.mode.is_on() && rules.deadline.when_expired == WhenExpired::Reject;
+    pub fn new(rules: &Rules, arrived: Timestamp, caller: Option<Timestamp>, grpc: bool, streaming: bool) -> Self {
+        let heeds_caller = rules.deadline.mode.is_on() && rules.deadline.when_expired == WhenExpired::Reject;
         let holds = rules.timeouts.mode.is_on() && (rules.timeouts.request_written || !grpc);
         let request = rules.timeouts.request.filter(|_| holds);
         let mut deadline = Self {
@@ -68,10 +61,7 @@ impl Deadline {
     /// The call has turned out to be a stream.
     pub fn begin_streaming(&mut self, rules: &Rules, arrived: Timestamp) {
         self.request = Timestamp::MAX;
-        let most = rules
-            .timeouts
-            .stream_max
-            .filter(|_| rules.timeouts.mode.is_on());
+        let most = rules.timeouts.stream_max.filter(|_| rules.timeouts.mode.is_on());
         self.stream = most.map_or(Timestamp::MAX, |most| arrived.saturating_add(most));
     }
 
@@ -84,16 +74,8 @@ impl Deadline {
     /// As [`Deadline::next`], without the clocks of blocks that only observe: they steer nothing.
     #[inline]
     pub fn next_enforced(&self, rules: &Rules) -> Timestamp {
-        let caller = if rules.deadline.mode.enforces() {
-            self.caller
-        } else {
-            Timestamp::MAX
-        };
-        let ours = if rules.timeouts.mode.enforces() {
-            self.request.min(self.stream)
-        } else {
-            Timestamp::MAX
-        };
+        let caller = if rules.deadline.mode.enforces() { self.caller } else { Timestamp::MAX };
+        let ours = if rules.timeouts.mode.enforces() { self.request.min(self.stream) } else { Timestamp::MAX };
         caller.min(ours)
     }
 
@@ -133,27 +115,16 @@ impl Deadline {
 
     /// What goes out as the deadline: what is left of the caller's and of ours, less `reserve`. Never under 1 ms, since
     /// a zero means "none" to some who read it. `None`: nothing is to be said.
-    pub fn remaining(
-        &self,
-        rules: &Rules,
-        caller: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Option<Duration> {
+    pub fn remaining(&self, rules: &Rules, caller: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
         if !rules.deadline.propagate || !rules.deadline.mode.enforces() {
             return None;
         }
-        let ours = if rules.timeouts.mode.enforces() {
-            self.request
-        } else {
-            Timestamp::MAX
-        };
+        let ours = if rules.timeouts.mode.enforces() { self.request } else { Timestamp::MAX };
         let end = ours.min(caller.unwrap_or(Timestamp::MAX));
         if end == Timestamp::MAX {
             return None;
         }
-        let left = end
-            .saturating_since(now)
-            .saturating_sub(rules.deadline.reserve);
+        let left = end.saturating_since(now).saturating_sub(rules.deadline.reserve);
         Some(left.max(Duration::from_millis(1)))
     }
 }
@@ -197,27 +168,14 @@ mod tests {
     #[test]
     fn the_built_in_request_timeout_is_not_for_grpc_and_none_is_for_streams() {
         let unwritten = Rules::default();
-        assert_eq!(
-            Deadline::new(&unwritten, at(0), None, false, false).next(),
-            at(15_000)
-        );
-        assert_eq!(
-            Deadline::new(&unwritten, at(0), None, true, false).next(),
-            Timestamp::MAX
-        );
-        assert_eq!(
-            Deadline::new(&rules(), at(0), None, true, false).next(),
-            at(2000)
-        );
+        assert_eq!(Deadline::new(&unwritten, at(0), None, false, false).next(), at(15_000));
+        assert_eq!(Deadline::new(&unwritten, at(0), None, true, false).next(), Timestamp::MAX);
+        assert_eq!(Deadline::new(&rules(), at(0), None, true, false).next(), at(2000));
         let mut limited = rules();
         limited.timeouts.stream_max = Some(Duration::from_secs(60));
         let stream = Deadline::new(&limited, at(0), None, false, true);
         assert_eq!(stream.passed(at(60_000)), Some(Clock::Stream));
-        assert_eq!(
-            Deadline::new(&rules(), at(0), Some(at(9)), true, true).next(),
-            at(9),
-            "the caller's holds for all"
-        );
+        assert_eq!(Deadline::new(&rules(), at(0), Some(at(9)), true, true).next(), at(9), "the caller's holds for all");
     }
 
     #[test]
@@ -225,34 +183,12 @@ mod tests {
         let mut rules = rules();
         rules.deadline.reserve = Duration::from_millis(20);
         let deadline = Deadline::new(&rules, at(0), Some(at(500)), false, false);
-        let left = |now| {
-            deadline
-                .remaining(&rules, Some(at(500)), at(now))
-                .map(|left| left.as_millis())
-        };
-        assert_eq!(
-            (left(0), left(400), left(490), left(9999)),
-            (Some(480), Some(80), Some(1), Some(1))
-        );
-        assert_eq!(
-            deadline.remaining(&rules, None, at(0)),
-            Some(Duration::from_millis(1980))
-        );
+        let left = |now| deadline.remaining(&rules, Some(at(500)), at(now)).map(|left| left.as_millis());
+        assert_eq!((left(0), left(400), left(490), left(9999)), (Some(480), Some(80), Some(1), Some(1)));
+        assert_eq!(deadline.remaining(&rules, None, at(0)), Some(Duration::from_millis(1980)));
         for silent in [
-            Rules {
-                deadline: crate::rules::DeadlineRules {
-                    propagate: false,
-                    ..rules.deadline
-                },
-                ..rules.clone()
-            },
-            Rules {
-                deadline: crate::rules::DeadlineRules {
-                    mode: Mode::Observe,
-                    ..rules.deadline
-                },
-                ..rules.clone()
-            },
+            Rules { deadline: crate::rules::DeadlineRules { propagate: false, ..rules.deadline }, ..rules.clone() },
+            Rules { deadline: crate::rules::DeadlineRules { mode: Mode::Observe, ..rules.deadline }, ..rules.clone() },
         ] {
             assert_eq!(deadline.remaining(&silent, Some(at(500)), at(0)), None);
         }
@@ -264,10 +200,7 @@ mod tests {
         rules.deadline.when_expired = WhenExpired::Forward;
         let deadline = Deadline::new(&rules, at(0), Some(at(1)), false, false);
         assert_eq!(deadline.passed(at(1)), None);
-        assert_eq!(
-            deadline.remaining(&rules, Some(at(100)), at(0)),
-            Some(Duration::from_millis(100))
-        );
+        assert_eq!(deadline.remaining(&rules, Some(at(100)), at(0)), Some(Duration::from_millis(100)));
     }
 
     #[test]
@@ -275,10 +208,7 @@ mod tests {
         let mut rules = rules();
         rules.timeouts.mode = Mode::Observe;
         let mut deadline = Deadline::new(&rules, at(0), None, false, false);
-        assert_eq!(
-            (deadline.next(), deadline.next_enforced(&rules)),
-            (at(2000), Timestamp::MAX)
-        );
+        assert_eq!((deadline.next(), deadline.next_enforced(&rules)), (at(2000), Timestamp::MAX));
         assert_eq!(deadline.passed(at(2000)), Some(Clock::Request));
         deadline.lift(Clock::Request);
         assert_eq!(deadline.passed(Timestamp::MAX), None);

@@ -20,14 +20,6 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// `Ok` if `holds`, else the error for `field`.
-pub(crate) const fn require(
-    holds: bool,
-    field: &'static str,
-    expected: &'static str,
-) -> Result<(), ConfigError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(ConfigError { field, expected })
-    }
+pub(crate) const fn require(holds: bool, field: &'static str, expected: &'static str) -> Result<(), ConfigError> {
+    if holds { Ok(()) } else { Err(ConfigError { field, expected }) }
 }

@@ -4,10 +4,7 @@
 //! parameters, and the proxy and the simulator drive the same code. Read [`flight`] for the life of one call,
 //! [`protection`] for what the calls of one dependency share, and then the machine you came for.
 
-#![allow(
-    clippy::needless_pass_by_value,
-    reason = "tickets, permits and tokens are consumed on purpose"
-)]
+#![allow(clippy::needless_pass_by_value, reason = "tickets, permits and tokens are consumed on purpose")]
 
 pub mod backoff;
 pub mod breaker;
@@ -30,9 +27,7 @@ pub mod window;
 
 pub use error::ConfigError;
 pub use event::Event;
-pub use flight::{
-    Action, Attempt, AttemptKind, Call, Failure, Flight, Head, RetryDenied, Safety, Summary,
-};
+pub use flight::{Action, Attempt, AttemptKind, Call, Failure, Flight, Head, RetryDenied, Safety, Summary};
 pub use mode::{Mode, Moded};
 pub use outcome::{Ended, Outcome, classify};
 pub use protection::{Protection, ProtectionConfig, ProtectionView, RouteProtection};

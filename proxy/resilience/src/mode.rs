@@ -45,17 +45,11 @@ pub struct Moded<T> {
 impl<T> Moded<T> {
     /// A block that acts.
     pub const fn enforced(config: T) -> Self {
-        Self {
-            mode: Mode::Enforce,
-            config,
-        }
+        Self { mode: Mode::Enforce, config }
     }
 
     /// A block that only counts.
     pub const fn observed(config: T) -> Self {
-        Self {
-            mode: Mode::Observe,
-            config,
-        }
+        Self { mode: Mode::Observe, config }
     }
 }

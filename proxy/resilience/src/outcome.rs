@@ -17,13 +17,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 5] = [
-        Self::Success,
-        Self::Failure,
-        Self::Timeout,
-        Self::Pushback,
-        Self::Cancelled,
-    ];
+    pub const ALL: [Self; 5] = [Self::Success, Self::Failure, Self::Timeout, Self::Pushback, Self::Cancelled];
 
     /// The label of `attempts_total`.
     pub const fn as_str(self) -> &'static str {

@@ -110,11 +110,7 @@ impl FromStr for Reason {
     type Err = UnknownReason;
 
     fn from_str(word: &str) -> Result<Self, UnknownReason> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|reason| reason.as_str() == word)
-            .ok_or(UnknownReason)
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == word).ok_or(UnknownReason)
     }
 }
 

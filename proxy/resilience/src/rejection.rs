@@ -77,28 +77,9 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    pub(crate) const fn new(
-        rejected: Rejected,
-        block: Block,
-        route: RouteId,
-        route_block: bool,
-    ) -> Self {
-        let Rejected {
-            reason,
-            retry_at,
-            observed,
-            limit,
-        } = rejected;
-        Self {
-            reason,
-            cause: None,
-            block,
-            route,
-            route_block,
-            observed,
-            limit,
-            retry_at,
-        }
+    pub(crate) const fn new(rejected: Rejected, block: Block, route: RouteId, route_block: bool) -> Self {
+        let Rejected { reason, retry_at, observed, limit } = rejected;
+        Self { reason, cause: None, block, route, route_block, observed, limit, retry_at }
     }
 }
 

@@ -173,21 +173,13 @@ impl Default for Timeouts {
 
 impl Default for DeadlineRules {
     fn default() -> Self {
-        Self {
-            mode: Mode::Enforce,
-            propagate: true,
-            reserve: Duration::ZERO,
-            when_expired: WhenExpired::Reject,
-        }
+        Self { mode: Mode::Enforce, propagate: true, reserve: Duration::ZERO, when_expired: WhenExpired::Reject }
     }
 }
 
 impl Default for RetryAfterRules {
     fn default() -> Self {
-        Self {
-            honor: true,
-            max: Duration::from_secs(10),
-        }
+        Self { honor: true, max: Duration::from_secs(10) }
     }
 }
 

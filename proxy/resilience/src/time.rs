@@ -57,11 +57,7 @@ impl fmt::Debug for Timestamp {
 /// A duration in whole nanoseconds, saturating after 584 years.
 pub(crate) const fn nanos(duration: Duration) -> u64 {
     let nanos = duration.as_nanos();
-    if nanos > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        nanos as u64
-    }
+    if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
 #[cfg(test)]
@@ -74,9 +70,6 @@ mod tests {
         assert_eq!(Timestamp::ZERO.saturating_since(second), Duration::ZERO);
         assert_eq!(Timestamp::MAX + Duration::from_secs(1), Timestamp::MAX);
         assert_eq!(Timestamp::ZERO + Duration::MAX, Timestamp::MAX);
-        assert_eq!(
-            second.saturating_since(Timestamp::ZERO),
-            Duration::from_secs(1)
-        );
+        assert_eq!(second.saturating_since(Timestamp::ZERO), Duration::from_secs(1));
     }
 }

@@ -14,14 +14,8 @@ fn config(jitter: Jitter) -> Config {
 
 #[test]
 fn a_base_of_zero_or_above_the_maximum_is_refused() {
-    assert_eq!(
-        Config::new(ms(0), ms(1), Jitter::Full).unwrap_err().field,
-        "base"
-    );
-    assert_eq!(
-        Config::new(ms(2), ms(1), Jitter::Full).unwrap_err().field,
-        "max"
-    );
+    assert_eq!(Config::new(ms(0), ms(1), Jitter::Full).unwrap_err().field, "base");
+    assert_eq!(Config::new(ms(2), ms(1), Jitter::Full).unwrap_err().field, "max");
 }
 
 /// worked-numbers: back-off ceilings.
@@ -30,13 +24,8 @@ fn worked_backoff_ceilings() {
     let mut backoff = Backoff::default();
     let mut random = Random::new(1);
     let config = config(Jitter::None);
-    let waits: Vec<_> = (0..9)
-        .map(|_| backoff.next(&config, ms(0), &mut random).as_millis())
-        .collect();
-    assert_eq!(
-        waits,
-        [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]
-    );
+    let waits: Vec<_> = (0..9).map(|_| backoff.next(&config, ms(0), &mut random).as_millis()).collect();
+    assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
     assert_eq!(config.ceiling(u32::MAX), ms(10_000));
 }
 
@@ -45,20 +34,10 @@ fn worked_backoff_ceilings() {
 fn worked_full_jitter() {
     let config = config(Jitter::Full);
     let mut random = Random::new(2);
-    let draws: Vec<_> = (0..1000)
-        .map(|_| {
-            Backoff {
-                made: 3,
-                previous: None,
-            }
-            .next(&config, ms(0), &mut random)
-        })
-        .collect();
+    let draws: Vec<_> =
+        (0..1000).map(|_| Backoff { made: 3, previous: None }.next(&config, ms(0), &mut random)).collect();
     let (least, most) = (*draws.iter().min().unwrap(), *draws.iter().max().unwrap());
-    assert!(
-        most <= ms(800) && most - least > ms(500),
-        "{least:?}..{most:?}"
-    );
+    assert!(most <= ms(800) && most - least > ms(500), "{least:?}..{most:?}");
     let distinct: BTreeSet<_> = draws.iter().map(Duration::as_millis).collect();
     assert!(distinct.len() > 500, "{} distinct", distinct.len());
 }
@@ -67,28 +46,14 @@ fn worked_full_jitter() {
 fn retry_after_is_a_floor_with_jitter_on_top() {
     let mut random = Random::new(3);
     let floor = ms(2000);
-    let draws: BTreeSet<_> = (0..100)
-        .map(|_| Backoff::default().next(&config(Jitter::Full), floor, &mut random))
-        .collect();
-    assert!(
-        draws.len() > 50
-            && draws
-                .iter()
-                .all(|&wait| wait >= floor && wait <= floor + ms(100))
-    );
-    assert_eq!(
-        Backoff::default().next(&config(Jitter::None), floor, &mut random),
-        floor
-    );
+    let draws: BTreeSet<_> =
+        (0..100).map(|_| Backoff::default().next(&config(Jitter::Full), floor, &mut random)).collect();
+    assert!(draws.len() > 50 && draws.iter().all(|&wait| wait >= floor && wait <= floor + ms(100)));
+    assert_eq!(Backoff::default().next(&config(Jitter::None), floor, &mut random), floor);
 }
 
 /// The four formulas, written down once more without the state.
-fn bounds(
-    config: &Config,
-    jitter: Jitter,
-    exponent: u32,
-    previous: Option<Duration>,
-) -> (Duration, Duration) {
+fn bounds(config: &Config, jitter: Jitter, exponent: u32, previous: Option<Duration>) -> (Duration, Duration) {
     let mut ceiling = config.base;
     for _ in 0..exponent.min(64) {
         ceiling = (ceiling * 2).min(config.max);
@@ -96,10 +61,7 @@ fn bounds(
     match jitter {
         Jitter::Full => (ms(0), ceiling),
         Jitter::Equal => (ceiling / 2, ceiling),
-        Jitter::Decorrelated => (
-            config.base,
-            (previous.unwrap_or(config.base) * 3).min(config.max),
-        ),
+        Jitter::Decorrelated => (config.base, (previous.unwrap_or(config.base) * 3).min(config.max)),
         Jitter::None => (ceiling, ceiling),
     }
 }

@@ -80,16 +80,8 @@ impl Config {
         let s = &settings;
         match s.window {
             Window::Count(calls) => {
-                require(
-                    (1..=100_000).contains(&calls),
-                    "slidingWindowSize",
-                    "1 to 100000 calls",
-                )?;
-                require(
-                    s.minimum_calls <= calls,
-                    "minimumNumberOfCalls",
-                    "at most `slidingWindowSize`",
-                )?;
+                require((1..=100_000).contains(&calls), "slidingWindowSize", "1 to 100000 calls")?;
+                require(s.minimum_calls <= calls, "minimumNumberOfCalls", "at most `slidingWindowSize`")?;
             }
             Window::Time(length) => {
                 let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
@@ -97,32 +89,12 @@ impl Config {
             }
         }
         require(s.minimum_calls > 0, "minimumNumberOfCalls", "1 or more")?;
-        require(
-            (1..=100).contains(&s.failure_rate),
-            "failureRateThreshold",
-            "1 to 100 percent",
-        )?;
-        require(
-            (1..=100).contains(&s.slow_call_rate),
-            "slowCallRateThreshold",
-            "1 to 100 percent",
-        )?;
+        require((1..=100).contains(&s.failure_rate), "failureRateThreshold", "1 to 100 percent")?;
+        require((1..=100).contains(&s.slow_call_rate), "slowCallRateThreshold", "1 to 100 percent")?;
         require(!s.wait.is_zero(), "waitDurationInOpenState", "more than 0")?;
-        require(
-            s.wait <= s.max_wait,
-            "maxWaitDurationInOpenState",
-            "at least `waitDurationInOpenState`",
-        )?;
-        require(
-            s.probes > 0,
-            "permittedNumberOfCallsInHalfOpenState",
-            "1 or more",
-        )?;
-        require(
-            !s.probe_limit.is_zero(),
-            "maxWaitDurationInHalfOpenState",
-            "more than 0",
-        )?;
+        require(s.wait <= s.max_wait, "maxWaitDurationInOpenState", "at least `waitDurationInOpenState`")?;
+        require(s.probes > 0, "permittedNumberOfCallsInHalfOpenState", "1 or more")?;
+        require(!s.probe_limit.is_zero(), "maxWaitDurationInHalfOpenState", "more than 0")?;
         Ok(Self(settings))
     }
 

@@ -180,10 +180,7 @@ impl Breaker {
             *running += 1;
         }
         self.out += 1;
-        Ok(Ticket {
-            epoch: self.epoch,
-            progress: Progress::Running,
-        })
+        Ok(Ticket { epoch: self.epoch, progress: Progress::Running })
     }
 
     /// True if the ticket is a probe's that still runs: its call then holds it to the limit of a probe.
@@ -323,9 +320,7 @@ impl Breaker {
 
     /// While an operator's word holds: until when.
     pub fn forced_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.forced
-            .map(|force| force.until)
-            .filter(|&until| now < until)
+        self.forced.map(|force| force.until).filter(|&until| now < until)
     }
 
     /// True while an operator's word holds, as far as anyone has looked.
@@ -348,16 +343,10 @@ impl Breaker {
         self.window.check_invariants();
         if let Phase::HalfOpen { running, good } = self.phase {
             assert!(running <= self.out, "more probes than tickets");
-            assert!(
-                good < self.config.settings().probes,
-                "enough good probes, and not closed"
-            );
+            assert!(good < self.config.settings().probes, "enough good probes, and not closed");
         }
         if self.forced.is_some_and(|force| force.open) {
-            assert!(
-                matches!(self.phase, Phase::Open { .. }),
-                "forced open lies over open"
-            );
+            assert!(matches!(self.phase, Phase::Open { .. }), "forced open lies over open");
         }
     }
 
@@ -372,11 +361,7 @@ impl Breaker {
                 self.window.record(failed, false, now);
             }
         }
-        self.failures_in_row = if failed {
-            self.failures_in_row.saturating_add(1)
-        } else {
-            0
-        };
+        self.failures_in_row = if failed { self.failures_in_row.saturating_add(1) } else { 0 };
         self.judge(now);
     }
 
@@ -416,23 +401,13 @@ impl Breaker {
     fn judge(&mut self, now: Timestamp) {
         let settings = self.config.settings();
         let counts = self.window.counts(now);
-        let reached = |part: u32, percent: u32| {
-            u64::from(part) * 100 >= u64::from(percent) * u64::from(counts.calls)
-        };
+        let reached = |part: u32, percent: u32| u64::from(part) * 100 >= u64::from(percent) * u64::from(counts.calls);
         let enough = counts.calls >= settings.minimum_calls;
         let in_row = settings.consecutive_failures;
         let (cause, observed, limit) = if enough && reached(counts.failed, settings.failure_rate) {
-            (
-                Cause::FailureRate,
-                counts.failure_percent(),
-                settings.failure_rate,
-            )
+            (Cause::FailureRate, counts.failure_percent(), settings.failure_rate)
         } else if enough && reached(counts.slow, settings.slow_call_rate) {
-            (
-                Cause::SlowCallRate,
-                counts.slow_percent(),
-                settings.slow_call_rate,
-            )
+            (Cause::SlowCallRate, counts.slow_percent(), settings.slow_call_rate)
         } else if in_row > 0 && self.failures_in_row >= in_row {
             (Cause::ConsecutiveFailures, self.failures_in_row, in_row)
         } else {
@@ -473,10 +448,7 @@ impl Breaker {
             return;
         };
         if self.forced.is_none() && now >= until {
-            self.enter(Phase::HalfOpen {
-                running: 0,
-                good: 0,
-            });
+            self.enter(Phase::HalfOpen { running: 0, good: 0 });
             self.tell(State::Open, Cause::WaitOver, now);
         }
     }
@@ -487,10 +459,7 @@ impl Breaker {
             return;
         };
         if force.open {
-            self.enter(Phase::HalfOpen {
-                running: 0,
-                good: 0,
-            });
+            self.enter(Phase::HalfOpen { running: 0, good: 0 });
         }
         self.tell(from, Cause::ForceEnded, now);
     }
@@ -510,14 +479,7 @@ impl Breaker {
     fn tell(&mut self, from: State, cause: Cause, at: Timestamp) {
         let to = self.stored_state();
         let retry_at = self.retry_at();
-        self.transitions.push_back(Transition {
-            from,
-            to,
-            cause,
-            counts: self.window.counts(at),
-            retry_at,
-            at,
-        });
+        self.transitions.push_back(Transition { from, to, cause, counts: self.window.counts(at), retry_at, at });
     }
 
     /// The state as it was left by the last touch.

@@ -20,13 +20,7 @@ pub enum State {
 
 impl State {
     /// Every state.
-    pub const ALL: [Self; 5] = [
-        Self::Closed,
-        Self::Open,
-        Self::HalfOpen,
-        Self::ForcedOpen,
-        Self::ForcedClosed,
-    ];
+    pub const ALL: [Self; 5] = [Self::Closed, Self::Open, Self::HalfOpen, Self::ForcedOpen, Self::ForcedClosed];
 
     /// The word of metric and status.
     pub const fn as_str(self) -> &'static str {

@@ -8,24 +8,9 @@ fn at(ms: u64) -> Timestamp {
 
 #[test]
 fn bounds_of_the_configuration() {
-    assert_eq!(
-        Config::new(101, Duration::from_secs(10), 0)
-            .unwrap_err()
-            .field,
-        "percent"
-    );
-    assert_eq!(
-        Config::new(10, Duration::from_millis(999), 0)
-            .unwrap_err()
-            .field,
-        "interval"
-    );
-    assert_eq!(
-        Config::new(10, Duration::from_secs(601), 0)
-            .unwrap_err()
-            .field,
-        "interval"
-    );
+    assert_eq!(Config::new(101, Duration::from_secs(10), 0).unwrap_err().field, "percent");
+    assert_eq!(Config::new(10, Duration::from_millis(999), 0).unwrap_err().field, "interval");
+    assert_eq!(Config::new(10, Duration::from_secs(601), 0).unwrap_err().field, "interval");
 }
 
 /// worked-numbers: retry budget.
@@ -35,14 +20,9 @@ fn worked_retry_budget() {
     for call in 0..1000 {
         budget.on_call(at(call * 9));
     }
-    let granted: Vec<_> = (0..100)
-        .map(|_| budget.try_acquire(at(9000)).unwrap())
-        .collect();
+    let granted: Vec<_> = (0..100).map(|_| budget.try_acquire(at(9000)).unwrap()).collect();
     let refused = budget.try_acquire(at(9000)).unwrap_err();
-    assert_eq!(
-        (refused.reason, refused.observed, refused.limit),
-        (Reason::RetryBudgetExhausted, 100, 100)
-    );
+    assert_eq!((refused.reason, refused.observed, refused.limit), (Reason::RetryBudgetExhausted, 100, 100));
     // One of them is not made after all: its place is free again, once.
     for token in granted.into_iter().take(1) {
         budget.give_back(token, at(9000));
@@ -56,26 +36,11 @@ fn worked_retry_budget() {
 #[test]
 fn a_cold_budget_has_the_floor_and_another_interval_starts_afresh() {
     let mut budget = Budget::new(Config::default());
-    assert_eq!(
-        (0..100)
-            .filter(|_| budget.try_acquire(at(0)).is_ok())
-            .count(),
-        30
-    );
+    assert_eq!((0..100).filter(|_| budget.try_acquire(at(0)).is_ok()).count(), 30);
     budget.reconfigure(Config::new(20, Duration::from_secs(10), 4).unwrap());
-    assert_eq!(
-        (0..100)
-            .filter(|_| budget.try_acquire(at(0)).is_ok())
-            .count(),
-        10
-    );
+    assert_eq!((0..100).filter(|_| budget.try_acquire(at(0)).is_ok()).count(), 10);
     budget.reconfigure(Config::new(20, Duration::from_secs(5), 1).unwrap());
-    assert_eq!(
-        (0..100)
-            .filter(|_| budget.try_acquire(at(0)).is_ok())
-            .count(),
-        5
-    );
+    assert_eq!((0..100).filter(|_| budget.try_acquire(at(0)).is_ok()).count(), 5);
 }
 
 #[test]

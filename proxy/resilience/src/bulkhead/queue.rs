@@ -47,18 +47,8 @@ pub(super) struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        let empty = List {
-            first: NONE,
-            last: NONE,
-        };
-        Self {
-            rows: Vec::new(),
-            free: NONE,
-            lists: [empty; 2],
-            waiting: 0,
-            granted: 0,
-            soonest: Timestamp::MAX,
-        }
+        let empty = List { first: NONE, last: NONE };
+        Self { rows: Vec::new(), free: NONE, lists: [empty; 2], waiting: 0, granted: 0, soonest: Timestamp::MAX }
     }
 }
 
@@ -75,14 +65,7 @@ impl Queue {
 
     pub(super) fn push(&mut self, waiter: WaiterId, turn: Turn, until: Timestamp) -> Index {
         let last = self.lists[turn as usize].last;
-        let row = Row {
-            waiter,
-            turn,
-            until,
-            standing: Standing::Waiting,
-            previous: last,
-            next: NONE,
-        };
+        let row = Row { waiter, turn, until, standing: Standing::Waiting, previous: last, next: NONE };
         let index = self.store(row);
         match last {
             NONE => self.lists[turn as usize].first = index,
@@ -162,9 +145,7 @@ impl Queue {
 
     pub(super) fn waiting(&self) -> impl Iterator<Item = WaiterId> + '_ {
         let ends = self.lists.map(|list| list.first);
-        ends.into_iter()
-            .flat_map(move |first| self.list(first))
-            .map(|row| row.waiter)
+        ends.into_iter().flat_map(move |first| self.list(first)).map(|row| row.waiter)
     }
 
     /// Panics if the lists and the counts differ.
@@ -172,26 +153,14 @@ impl Queue {
         for (turn, list) in [Turn::First, Turn::Retry].into_iter().zip(self.lists) {
             let mut previous = NONE;
             for row in self.list(list.first) {
-                assert!(
-                    row.turn == turn
-                        && row.standing == Standing::Waiting
-                        && row.previous == previous
-                );
+                assert!(row.turn == turn && row.standing == Standing::Waiting && row.previous == previous);
                 assert!(self.soonest <= row.until);
-                previous = if previous == NONE {
-                    list.first
-                } else {
-                    self.rows[previous as usize].next
-                };
+                previous = if previous == NONE { list.first } else { self.rows[previous as usize].next };
             }
             assert_eq!(previous, list.last);
         }
         assert_eq!(self.waiting().count(), self.waiting as usize);
-        let granted = self
-            .rows
-            .iter()
-            .filter(|row| row.standing == Standing::Granted)
-            .count();
+        let granted = self.rows.iter().filter(|row| row.standing == Standing::Granted).count();
         assert_eq!(granted, self.granted as usize);
     }
 
@@ -213,12 +182,7 @@ impl Queue {
     }
 
     fn unlink(&mut self, index: Index) {
-        let &Row {
-            turn,
-            previous,
-            next,
-            ..
-        } = &self.rows[index as usize];
+        let &Row { turn, previous, next, .. } = &self.rows[index as usize];
         match previous {
             NONE => self.lists[turn as usize].first = next,
             previous => self.row(previous).next = next,

@@ -12,19 +12,9 @@ fn config(permits: u32, queued: u32, wait_ms: u64) -> Config {
 
 #[test]
 fn no_permits_at_all_is_no_configuration() {
-    assert_eq!(
-        Config::new(0, 0, Duration::ZERO).unwrap_err().field,
-        "maxConcurrentCalls"
-    );
-    assert_eq!(
-        Config::new(1, 2_000_000, Duration::ZERO).unwrap_err().field,
-        "maxQueued"
-    );
-    assert_eq!(
-        config(1, 5, 0).max_queued(),
-        0,
-        "a queue in which nobody may wait is none"
-    );
+    assert_eq!(Config::new(0, 0, Duration::ZERO).unwrap_err().field, "maxConcurrentCalls");
+    assert_eq!(Config::new(1, 2_000_000, Duration::ZERO).unwrap_err().field, "maxQueued");
+    assert_eq!(config(1, 5, 0).max_queued(), 0, "a queue in which nobody may wait is none");
 }
 
 #[test]
@@ -32,15 +22,8 @@ fn a_refusal_names_what_is_out_and_what_may_be() {
     let mut bulkhead = Bulkhead::new(config(1, 0, 0));
     let permit = bulkhead.try_acquire(at(0)).unwrap();
     let refused = bulkhead.try_acquire(at(0)).unwrap_err();
-    assert_eq!(
-        (refused.reason, refused.observed, refused.limit),
-        (Reason::BulkheadFull, 1, 1)
-    );
-    assert!(
-        bulkhead
-            .enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(0))
-            .is_err()
-    );
+    assert_eq!((refused.reason, refused.observed, refused.limit), (Reason::BulkheadFull, 1, 1));
+    assert!(bulkhead.enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(0)).is_err());
     bulkhead.release(permit, at(0));
     let _again = bulkhead.try_acquire(at(0)).unwrap();
 }
@@ -49,16 +32,10 @@ fn a_refusal_names_what_is_out_and_what_may_be() {
 fn a_clock_that_steps_back_only_lengthens_a_wait() {
     let mut bulkhead = Bulkhead::new(config(1, 2, 10));
     let permit = bulkhead.try_acquire(at(1000)).unwrap();
-    let place = bulkhead
-        .enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(1000))
-        .unwrap();
-    let Claim::Waiting(place) = bulkhead.claim(place, at(0)) else {
-        panic!("not granted yet")
-    };
+    let place = bulkhead.enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(1000)).unwrap();
+    let Claim::Waiting(place) = bulkhead.claim(place, at(0)) else { panic!("not granted yet") };
     bulkhead.release(permit, at(999));
-    let Claim::Granted(permit) = bulkhead.claim(place, at(998)) else {
-        panic!("granted")
-    };
+    let Claim::Granted(permit) = bulkhead.claim(place, at(998)) else { panic!("granted") };
     bulkhead.release(permit, at(0));
     assert_eq!(bulkhead.in_flight(), 0);
 }
@@ -67,23 +44,14 @@ fn a_clock_that_steps_back_only_lengthens_a_wait() {
 fn a_granted_waiter_that_leaves_passes_its_permit_on() {
     let mut bulkhead = Bulkhead::new(config(1, 2, 1000));
     let permit = bulkhead.try_acquire(at(0)).unwrap();
-    let first = bulkhead
-        .enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(0))
-        .unwrap();
-    let second = bulkhead
-        .enqueue(WaiterId(2), Turn::First, Timestamp::MAX, at(0))
-        .unwrap();
+    let first = bulkhead.enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(0)).unwrap();
+    let second = bulkhead.enqueue(WaiterId(2), Turn::First, Timestamp::MAX, at(0)).unwrap();
     bulkhead.release(permit, at(1));
     assert_eq!(bulkhead.poll_granted(), Some(WaiterId(1)));
-    assert!(
-        bulkhead.try_acquire(at(1)).is_err(),
-        "nobody overtakes a grant that is on its way"
-    );
+    assert!(bulkhead.try_acquire(at(1)).is_err(), "nobody overtakes a grant that is on its way");
     assert_eq!(bulkhead.leave(first, at(2)), None);
     assert_eq!(bulkhead.poll_granted(), Some(WaiterId(2)));
-    let Claim::Granted(_permit) = bulkhead.claim(second, at(2)) else {
-        panic!("granted")
-    };
+    let Claim::Granted(_permit) = bulkhead.claim(second, at(2)) else { panic!("granted") };
     assert_eq!((bulkhead.in_flight(), bulkhead.queued()), (1, 0));
 }
 
@@ -127,8 +95,7 @@ impl Naive {
         while self.out < self.config.max_concurrent() {
             self.expire(now);
             let first = self.queue.iter().position(|&(_, retry, _)| !retry);
-            let Some(position) = first.or(if self.queue.is_empty() { None } else { Some(0) })
-            else {
+            let Some(position) = first.or(if self.queue.is_empty() { None } else { Some(0) }) else {
                 return;
             };
             let (id, ..) = self.queue.remove(position);

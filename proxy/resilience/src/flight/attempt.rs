@@ -19,19 +19,12 @@ const REPICKS: u8 = 3;
 impl Flight {
     /// After [`Action::Attempt`](super::Action::Attempt): this endpoint was picked, and a connection is looked for.
     /// With `scope: Endpoint` its breaker may have changed its mind since it was asked; then another one is asked for.
-    pub fn handle_picked(
-        &mut self,
-        endpoint: EndpointKey,
-        protection: &mut Protection,
-        now: Timestamp,
-    ) {
+    pub fn handle_picked(&mut self, endpoint: EndpointKey, protection: &mut Protection, now: Timestamp) {
         if self.phase != Phase::Picking {
             return;
         }
         self.endpoint = Some(endpoint);
-        if let Err(rejection) =
-            protection.take_endpoint_ticket(&mut self.holdings, endpoint, self.asker, now)
-        {
+        if let Err(rejection) = protection.take_endpoint_ticket(&mut self.holdings, endpoint, self.asker, now) {
             self.facts.repicked += 1;
             if self.facts.repicked < REPICKS {
                 self.outbox.push(Out::Attempt);
@@ -49,12 +42,7 @@ impl Flight {
     }
 
     /// After [`Action::Attempt`](super::Action::Attempt): there is no endpoint; `all_open`: every breaker refused.
-    pub fn handle_no_endpoint(
-        &mut self,
-        all_open: bool,
-        protection: &mut Protection,
-        now: Timestamp,
-    ) {
+    pub fn handle_no_endpoint(&mut self, all_open: bool, protection: &mut Protection, now: Timestamp) {
         if self.phase != Phase::Picking {
             return;
         }
@@ -63,12 +51,7 @@ impl Flight {
             true => (Reason::CircuitOpen, Block::CircuitBreaker),
             false => (Reason::NoHealthyEndpoint, Block::Target),
         };
-        let rejected = Rejected {
-            reason,
-            retry_at: None,
-            observed: 0,
-            limit: 0,
-        };
+        let rejected = Rejected { reason, retry_at: None, observed: 0, limit: 0 };
         let rejection = Rejection::new(rejected, block, self.holdings.route(), false);
         self.handle_refused(rejection, protection, now);
     }
@@ -187,12 +170,7 @@ impl Flight {
         }
         self.finish_attempt(Ended::Clock, protection, now);
         self.outbox.push(Out::Abandon);
-        self.retry_or_conclude(
-            rejection,
-            &Trouble::failure(Failure::ConnectTimeout, false),
-            protection,
-            now,
-        );
+        self.retry_or_conclude(rejection, &Trouble::failure(Failure::ConnectTimeout, false), protection, now);
     }
 
     pub(super) fn handle_attempt_timeout(&mut self, protection: &mut Protection, now: Timestamp) {
@@ -236,20 +214,11 @@ impl Flight {
 
     /// A configured clock ran out: that is the dependency's failure, unless it was our caller that we waited for.
     pub(super) fn clock_ran_out(&self) -> Ended {
-        if self.clock.is_waiting() {
-            Ended::Caller
-        } else {
-            Ended::Clock
-        }
+        if self.clock.is_waiting() { Ended::Caller } else { Ended::Clock }
     }
 
     /// Says what the attempt came to and gives back all that it held.
-    pub(super) fn finish_attempt(
-        &mut self,
-        ended: Ended,
-        protection: &mut Protection,
-        now: Timestamp,
-    ) {
+    pub(super) fn finish_attempt(&mut self, ended: Ended, protection: &mut Protection, now: Timestamp) {
         let begun = self.facts.streaming && self.phase == Phase::Answering;
         if !begun {
             self.note_slow(protection, now);
@@ -312,11 +281,7 @@ impl Flight {
             return;
         };
         let streams = self.facts.streaming && self.phase == Phase::Answering;
-        if self.facts.slow
-            || streams
-            || !self.clock.is_running()
-            || self.clock.elapsed(now) < threshold
-        {
+        if self.facts.slow || streams || !self.clock.is_running() || self.clock.elapsed(now) < threshold {
             return;
         }
         self.facts.slow = true;

@@ -14,10 +14,7 @@ pub(super) struct AttemptClock {
 }
 
 impl AttemptClock {
-    pub(super) const STOPPED: Self = Self {
-        started: Timestamp::MAX,
-        waits_since: Timestamp::MAX,
-    };
+    pub(super) const STOPPED: Self = Self { started: Timestamp::MAX, waits_since: Timestamp::MAX };
 
     #[inline]
     pub(super) fn start(&mut self, now: Timestamp) {
@@ -44,9 +41,7 @@ impl AttemptClock {
 
     pub(super) fn go_on(&mut self, now: Timestamp) {
         if self.is_running() && self.is_waiting() {
-            self.started = self
-                .started
-                .saturating_add(now.saturating_since(self.waits_since));
+            self.started = self.started.saturating_add(now.saturating_since(self.waits_since));
         }
         self.waits_since = Timestamp::MAX;
     }
@@ -81,13 +76,7 @@ mod tests {
         assert_eq!(clock.elapsed(at(5)), Duration::ZERO);
         clock.wait(at(0));
         clock.start(at(10));
-        assert_eq!(
-            (
-                clock.elapsed(at(50)),
-                clock.reaches(Duration::from_millis(5))
-            ),
-            (Duration::ZERO, Timestamp::MAX)
-        );
+        assert_eq!((clock.elapsed(at(50)), clock.reaches(Duration::from_millis(5))), (Duration::ZERO, Timestamp::MAX));
         clock.go_on(at(60));
         assert_eq!(clock.reaches(Duration::from_millis(5)), at(65));
         clock.wait(at(70));

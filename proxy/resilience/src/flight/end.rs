@@ -45,11 +45,7 @@ impl Flight {
     }
 
     /// The proxy answers.
-    pub(super) fn end_unanswered(
-        &mut self,
-        rejection: Option<Rejection>,
-        protection: &mut Protection,
-    ) {
+    pub(super) fn end_unanswered(&mut self, rejection: Option<Rejection>, protection: &mut Protection) {
         self.trouble = rejection;
         self.reason = rejection.map(|rejection| rejection.reason);
         self.end(Some(Out::Reject), protection);

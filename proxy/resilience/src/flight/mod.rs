@@ -160,24 +160,13 @@ pub struct Flight {
 
 impl Flight {
     /// The head of a request has arrived and belongs to a dependency.
-    pub fn start(
-        rules: Arc<Rules>,
-        call: Call,
-        protection: &mut Protection,
-        now: Timestamp,
-    ) -> Self {
+    pub fn start(rules: Arc<Rules>, call: Call, protection: &mut Protection, now: Timestamp) -> Self {
         let streaming = match rules.streaming {
             Streaming::Auto => call.streaming,
             Streaming::Always => true,
             Streaming::Never => false,
         };
-        let deadline = Deadline::new(
-            &rules,
-            call.arrived,
-            call.caller_deadline,
-            call.grpc,
-            streaming,
-        );
+        let deadline = Deadline::new(&rules, call.arrived, call.caller_deadline, call.grpc, streaming);
         let facts = Facts {
             idempotency_key: call.idempotency_key,
             retried_inbound: call.retried_inbound,
@@ -267,9 +256,7 @@ impl Flight {
         self.note_slow(protection, now);
         let idle_ends = self.idle_ends();
         // Of several that ran out since we last looked, the first decides.
-        if self.deadline.next() <= self.phase_ends.min(idle_ends)
-            && self.call_is_over(protection, now)
-        {
+        if self.deadline.next() <= self.phase_ends.min(idle_ends) && self.call_is_over(protection, now) {
             return;
         }
         if self.phase_ends <= now && self.phase_ends <= idle_ends {
@@ -282,11 +269,7 @@ impl Flight {
     /// When [`Flight::handle_timeout`] is to be called next.
     #[inline]
     pub fn next_timeout(&self) -> Option<Timestamp> {
-        let ours = self
-            .phase_ends
-            .min(self.slow_at)
-            .min(self.probe_ends)
-            .min(self.idle_ends());
+        let ours = self.phase_ends.min(self.slow_at).min(self.probe_ends).min(self.idle_ends());
         let next = ours.min(self.deadline.next());
         (next != Timestamp::MAX && self.phase != Phase::Over).then_some(next)
     }
@@ -308,9 +291,7 @@ impl Flight {
             Out::Abandon => Action::Abandon,
             Out::Keep => Action::Keep,
             Out::Deliver => Action::Deliver,
-            Out::DeliverKept => Action::DeliverKept {
-                if_cut: Reason::RetriesExhausted,
-            },
+            Out::DeliverKept => Action::DeliverKept { if_cut: Reason::RetriesExhausted },
             Out::Reject => Action::Reject(self.trouble.expect("a call is rejected for something")),
             Out::Cut => Action::Cut(self.reason.expect("an answer is cut for something")),
             Out::Done => Action::Done,
@@ -324,8 +305,7 @@ impl Flight {
 
     /// What goes out as the deadline: the time left, less the reserve. `None`: none is sent.
     pub fn remaining(&self, now: Timestamp) -> Option<Duration> {
-        self.deadline
-            .remaining(&self.rules, self.caller_deadline, now)
+        self.deadline.remaining(&self.rules, self.caller_deadline, now)
     }
 
     /// The rules under which the call began and will end.
@@ -360,10 +340,7 @@ impl Flight {
     }
 
     fn wish(&self) -> Wish {
-        Wish {
-            asker: self.asker,
-            latest: self.deadline.next_enforced(&self.rules),
-        }
+        Wish { asker: self.asker, latest: self.deadline.next_enforced(&self.rules) }
     }
 
     #[inline]
@@ -399,12 +376,7 @@ impl Flight {
     }
 
     /// Refused by ourselves, with nothing sent and nothing held: the end of a first attempt's call, or of retrying.
-    fn handle_refused(
-        &mut self,
-        rejection: Rejection,
-        protection: &mut Protection,
-        now: Timestamp,
-    ) {
+    fn handle_refused(&mut self, rejection: Rejection, protection: &mut Protection, now: Timestamp) {
         if self.asker == Asker::First {
             self.end_unanswered(Some(rejection), protection);
             return;
@@ -454,20 +426,12 @@ impl Flight {
         let limit = self.deadline.end(clock).saturating_since(self.arrived);
         match clock {
             Clock::Caller => self.rejection(Reason::DeadlineExpired, Block::Deadline, limit, limit),
-            Clock::Request | Clock::Stream => {
-                self.rejection(Reason::RequestTimeout, Block::Timeouts, limit, limit)
-            }
+            Clock::Request | Clock::Stream => self.rejection(Reason::RequestTimeout, Block::Timeouts, limit, limit),
         }
     }
 
     /// A rejection whose numbers are milliseconds.
-    fn rejection(
-        &self,
-        reason: Reason,
-        block: Block,
-        observed: Duration,
-        limit: Duration,
-    ) -> Rejection {
+    fn rejection(&self, reason: Reason, block: Block, observed: Duration, limit: Duration) -> Rejection {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Rejection {
             reason,
@@ -491,9 +455,7 @@ impl Flight {
     #[inline]
     fn arm_slow(&mut self) {
         self.slow_at = match self.rules.slow_call_threshold {
-            Some(threshold) if !self.facts.slow && self.phase < Phase::Over => {
-                self.clock.reaches(threshold)
-            }
+            Some(threshold) if !self.facts.slow && self.phase < Phase::Over => self.clock.reaches(threshold),
             _ => Timestamp::MAX,
         };
     }

@@ -40,58 +40,29 @@ enum Kind {
 
 impl Trouble {
     pub(super) fn answer(head: &Head) -> Self {
-        let kind = if head.retry_code {
-            Kind::RetryCode {
-                status: head.status,
-            }
-        } else {
-            Kind::Final
-        };
-        Self {
-            kind,
-            sent: true,
-            retry_after: head.retry_after,
-            forbidden: head.no_retry,
-        }
+        let kind = if head.retry_code { Kind::RetryCode { status: head.status } } else { Kind::Final };
+        Self { kind, sent: true, retry_after: head.retry_after, forbidden: head.no_retry }
     }
 
     pub(super) const fn failure(failure: Failure, sent: bool) -> Self {
         // HTTP/2 says itself that it had not begun.
         let sent = sent && !matches!(failure, Failure::RefusedStream);
-        Self {
-            kind: Kind::Failure(failure),
-            sent,
-            retry_after: None,
-            forbidden: false,
-        }
+        Self { kind: Kind::Failure(failure), sent, retry_after: None, forbidden: false }
     }
 
     /// A request that our caller has not sent whole cannot be hurried by sending it again.
     pub(super) const fn timeout(sent: bool, waiting_for_caller: bool) -> Self {
-        let kind = if waiting_for_caller {
-            Kind::Final
-        } else {
-            Kind::Timeout
-        };
-        Self {
-            kind,
-            sent,
-            retry_after: None,
-            forbidden: false,
-        }
+        let kind = if waiting_for_caller { Kind::Final } else { Kind::Timeout };
+        Self { kind, sent, retry_after: None, forbidden: false }
     }
 
     /// Whether policy names this kind of failure at all.
     const fn is_named_by(&self, rules: &RetryRules) -> bool {
         match self.kind {
-            Kind::RetryCode { status: 429 } => {
-                !rules.retry_429_only_with_retry_after || self.retry_after.is_some()
-            }
+            Kind::RetryCode { status: 429 } => !rules.retry_429_only_with_retry_after || self.retry_after.is_some(),
             Kind::RetryCode { .. } => true,
             Kind::Failure(failure) => match failure {
-                Failure::Connect | Failure::ConnectTimeout | Failure::Dns | Failure::Tls => {
-                    rules.on_connect_failure
-                }
+                Failure::Connect | Failure::ConnectTimeout | Failure::Dns | Failure::Tls => rules.on_connect_failure,
                 Failure::NotSent => rules.on_reset_before_request,
                 Failure::RefusedStream => rules.on_refused_stream,
                 Failure::Reset => rules.on_reset,
@@ -110,9 +81,7 @@ impl Flight {
             return false;
         };
         let left = self.attempt_number().max(1) < retry.config.max_attempts;
-        left && !self.facts.unrepeatable
-            && !self.is_left_to_others(&retry.config)
-            && self.is_repeatable(&retry.config)
+        left && !self.facts.unrepeatable && !self.is_left_to_others(&retry.config) && self.is_repeatable(&retry.config)
     }
 
     /// How long to back off before another attempt; `None`: there is none. A token is paid.
@@ -122,10 +91,7 @@ impl Flight {
         protection: &mut Protection,
         now: Timestamp,
     ) -> Option<Duration> {
-        let retry = self
-            .rules
-            .retry
-            .filter(|retry| retry.mode.is_on() && trouble.is_named_by(&retry.config))?;
+        let retry = self.rules.retry.filter(|retry| retry.mode.is_on() && trouble.is_named_by(&retry.config))?;
         let decided = self.decide(trouble, &retry.config, protection, now);
         match (retry.mode, decided) {
             (Mode::Enforce, Ok(wait)) => Some(wait),
@@ -165,10 +131,7 @@ impl Flight {
         if self.facts.unrepeatable {
             return Err(RetryDenied::Body);
         }
-        let floor = trouble
-            .retry_after
-            .filter(|_| rules.retry_after.honor)
-            .unwrap_or_default();
+        let floor = trouble.retry_after.filter(|_| rules.retry_after.honor).unwrap_or_default();
         if floor > rules.retry_after.max {
             return Err(RetryDenied::RetryAfter);
         }
@@ -177,10 +140,7 @@ impl Flight {
         if now.saturating_add(needed) >= self.deadline.next_enforced(&self.rules) {
             return Err(RetryDenied::Deadline);
         }
-        if protection
-            .check_breaker(&self.holdings, Asker::Retry, now)
-            .is_err()
-        {
+        if protection.check_breaker(&self.holdings, Asker::Retry, now).is_err() {
             return Err(RetryDenied::CircuitOpen);
         }
         self.token = Some(protection.try_spend(now).map_err(|_| RetryDenied::Budget)?);
@@ -221,11 +181,7 @@ impl Flight {
             _ => None,
         };
         let rejection = self.trouble.map(|trouble| match exhausted {
-            Some(reason) => Rejection {
-                reason,
-                cause: Some(trouble.reason),
-                ..trouble
-            },
+            Some(reason) => Rejection { reason, cause: Some(trouble.reason), ..trouble },
             None => trouble,
         });
         self.end_unanswered(rejection, protection);
@@ -242,10 +198,7 @@ impl Flight {
         self.denied = Some(denied);
         self.facts.retries_over |= match denied {
             RetryDenied::Attempts => self.attempts > 1,
-            RetryDenied::Unsafe
-            | RetryDenied::Body
-            | RetryDenied::RetriedInbound
-            | RetryDenied::Over => false,
+            RetryDenied::Unsafe | RetryDenied::Body | RetryDenied::RetriedInbound | RetryDenied::Over => false,
             RetryDenied::Deadline
             | RetryDenied::RetryAfter
             | RetryDenied::Forbidden

@@ -36,12 +36,7 @@ pub(crate) struct Wish {
 impl Protection {
     /// Permits and ticket for an attempt, or a place in a queue for them, or a refusal.
     #[inline]
-    pub(crate) fn admit(
-        &mut self,
-        holdings: &mut Holdings,
-        wish: Wish,
-        now: Timestamp,
-    ) -> Admitted {
+    pub(crate) fn admit(&mut self, holdings: &mut Holdings, wish: Wish, now: Timestamp) -> Admitted {
         if let Err(rejection) = self.check_breaker(holdings, wish.asker, now) {
             return Admitted::Refused(rejection);
         }
@@ -49,12 +44,7 @@ impl Protection {
     }
 
     /// A call that waits was woken, or its wait is over.
-    pub(crate) fn resume(
-        &mut self,
-        holdings: &mut Holdings,
-        wish: Wish,
-        now: Timestamp,
-    ) -> Admitted {
+    pub(crate) fn resume(&mut self, holdings: &mut Holdings, wish: Wish, now: Timestamp) -> Admitted {
         let Some(level) = holdings.waits_at else {
             return Admitted::Yes;
         };
@@ -118,16 +108,9 @@ impl Protection {
 
     /// The attempt is over: what it came to, and how old it was.
     #[inline]
-    pub(crate) fn finish(
-        &mut self,
-        holdings: &mut Holdings,
-        ended: Ended,
-        age: Duration,
-        now: Timestamp,
-    ) {
+    pub(crate) fn finish(&mut self, holdings: &mut Holdings, ended: Ended, age: Duration, now: Timestamp) {
         if let Some(HeldTicket { key, ticket }) = holdings.ticket.take() {
-            self.breakers
-                .record(key, ticket, ended, age, &mut self.routes, now);
+            self.breakers.record(key, ticket, ended, age, &mut self.routes, now);
             self.drain_breaker(key);
             self.breakers.sweep(key, &mut self.routes);
         }
@@ -144,14 +127,7 @@ impl Protection {
     pub(crate) fn give_back_endpoint_ticket(&mut self, holdings: &mut Holdings, now: Timestamp) {
         let by_endpoint = |held: &mut HeldTicket| matches!(held.key, BreakerKey::Endpoint(_));
         if let Some(HeldTicket { key, ticket }) = holdings.ticket.take_if(by_endpoint) {
-            self.breakers.record(
-                key,
-                ticket,
-                Ended::Refused,
-                Duration::ZERO,
-                &mut self.routes,
-                now,
-            );
+            self.breakers.record(key, ticket, Ended::Refused, Duration::ZERO, &mut self.routes, now);
             self.breakers.sweep(key, &mut self.routes);
         }
         self.debug_check();
@@ -161,9 +137,7 @@ impl Protection {
     pub(crate) fn probe_limit(&self, holdings: &Holdings) -> Option<Duration> {
         let held = holdings.ticket.as_ref()?;
         let breaker = &self.breakers.find(held.key, &self.routes)?.breaker;
-        breaker
-            .is_probe(&held.ticket)
-            .then(|| breaker.config().settings().probe_limit)
+        breaker.is_probe(&held.ticket).then(|| breaker.config().settings().probe_limit)
     }
 
     /// The attempt has become slow.
@@ -203,12 +177,7 @@ impl Protection {
     ///
     /// # Errors
     /// If it refuses.
-    pub(crate) fn check_breaker(
-        &mut self,
-        holdings: &Holdings,
-        asker: Asker,
-        now: Timestamp,
-    ) -> Result<(), Rejection> {
+    pub(crate) fn check_breaker(&mut self, holdings: &Holdings, asker: Asker, now: Timestamp) -> Result<(), Rejection> {
         let Some(key) = self.breakers.key_for(holdings.slot()) else {
             return Ok(());
         };
@@ -220,13 +189,7 @@ impl Protection {
         }
     }
 
-    fn take_permits(
-        &mut self,
-        from: Level,
-        holdings: &mut Holdings,
-        wish: Wish,
-        now: Timestamp,
-    ) -> Admitted {
+    fn take_permits(&mut self, from: Level, holdings: &mut Holdings, wish: Wish, now: Timestamp) -> Admitted {
         let levels: &[Level] = match from {
             Level::Route => &[Level::Route, Level::Dependency],
             Level::Dependency => &[Level::Dependency],
@@ -245,13 +208,7 @@ impl Protection {
     }
 
     #[inline]
-    fn take_permit(
-        &mut self,
-        level: Level,
-        holdings: &mut Holdings,
-        wish: Wish,
-        now: Timestamp,
-    ) -> Admitted {
+    fn take_permit(&mut self, level: Level, holdings: &mut Holdings, wish: Wish, now: Timestamp) -> Admitted {
         let waiter = self.last_waiter + 1;
         let slot = self.bulkhead_slot(level, holdings);
         let mode = slot.mode();
@@ -375,12 +332,7 @@ impl Protection {
 }
 
 fn bulkhead_rejection(rejected: Rejected, level: Level, holdings: &Holdings) -> Rejection {
-    Rejection::new(
-        rejected,
-        Block::Bulkhead,
-        holdings.route(),
-        level == Level::Route,
-    )
+    Rejection::new(rejected, Block::Bulkhead, holdings.route(), level == Level::Route)
 }
 
 fn breaker_rejection(rejected: Rejected, key: BreakerKey, holdings: &Holdings) -> Rejection {

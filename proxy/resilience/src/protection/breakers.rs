@@ -73,11 +73,7 @@ pub(super) struct Seen {
 
 impl BreakerSlot {
     fn new(config: breaker::Config, seed: u64) -> Self {
-        Self {
-            breaker: Breaker::new(config, seed),
-            seen: TimeWindow::new(Duration::from_secs(30)),
-            gone: false,
-        }
+        Self { breaker: Breaker::new(config, seed), seen: TimeWindow::new(Duration::from_secs(30)), gone: false }
     }
 
     #[inline]
@@ -87,11 +83,7 @@ impl BreakerSlot {
         let place = self.seen.roll(now);
         if given_up && !age.is_zero() {
             self.seen.add(place, GIVEN_UP);
-            self.seen.add_many(
-                place,
-                GIVEN_UP_MS,
-                u32::try_from(age.as_millis()).unwrap_or(u32::MAX),
-            );
+            self.seen.add_many(place, GIVEN_UP_MS, u32::try_from(age.as_millis()).unwrap_or(u32::MAX));
         } else if outcome.counts().is_some() {
             self.seen.add(place, COUNTED);
         }
@@ -131,13 +123,7 @@ pub(super) struct Breakers {
 
 impl Breakers {
     pub(super) const fn new(random: Random) -> Self {
-        Self {
-            block: None,
-            dependency: None,
-            endpoints: BTreeMap::new(),
-            endpoints_forced: None,
-            random,
-        }
+        Self { block: None, dependency: None, endpoints: BTreeMap::new(), endpoints_forced: None, random }
     }
 
     /// The block that acts or observes.
@@ -164,31 +150,18 @@ impl Breakers {
         }
     }
 
-    pub(super) fn configure(
-        &mut self,
-        block: Option<Moded<breaker::Config>>,
-        routes: &mut Routes,
-        now: Timestamp,
-    ) {
+    pub(super) fn configure(&mut self, block: Option<Moded<breaker::Config>>, routes: &mut Routes, now: Timestamp) {
         self.block = block;
         let scope = self.scope();
         let config = block.map(|block| block.config);
         let wanted = |here: Scope| config.filter(|_| scope == Some(here));
-        update(
-            &mut self.dependency,
-            wanted(Scope::Dependency),
-            &mut self.random,
-            now,
-        );
+        update(&mut self.dependency, wanted(Scope::Dependency), &mut self.random, now);
         for route in routes.iter_mut() {
             let config = wanted(Scope::Route).filter(|_| route.in_policy());
             update(&mut route.breaker, config, &mut self.random, now);
         }
         match wanted(Scope::Endpoint) {
-            Some(config) => self
-                .endpoints
-                .values_mut()
-                .for_each(|slot| slot.breaker.reconfigure(config, now)),
+            Some(config) => self.endpoints.values_mut().for_each(|slot| slot.breaker.reconfigure(config, now)),
             None => {
                 self.endpoints.retain(|_, slot| !slot.is_idle());
                 self.endpoints_forced = self.endpoints_forced.filter(|&(_, until)| now < until);
@@ -201,12 +174,7 @@ impl Breakers {
         let Some(block) = self.block().filter(|_| self.is_by_endpoint()) else {
             return;
         };
-        let Self {
-            endpoints,
-            random,
-            endpoints_forced,
-            ..
-        } = self;
+        let Self { endpoints, random, endpoints_forced, .. } = self;
         let slot = endpoints.entry(endpoint).or_insert_with(|| {
             let mut slot = BreakerSlot::new(block.config, random.next_u64());
             if let Some((forced, until)) = endpoints_forced.filter(|&(_, until)| now < until) {
@@ -217,11 +185,7 @@ impl Breakers {
         slot.gone = false;
     }
 
-    pub(super) fn find<'a>(
-        &'a self,
-        key: BreakerKey,
-        routes: &'a Routes,
-    ) -> Option<&'a BreakerSlot> {
+    pub(super) fn find<'a>(&'a self, key: BreakerKey, routes: &'a Routes) -> Option<&'a BreakerSlot> {
         match key {
             BreakerKey::Dependency => self.dependency.as_ref(),
             BreakerKey::Route(slot) => routes.slot(slot).breaker.as_ref(),
@@ -230,11 +194,7 @@ impl Breakers {
     }
 
     #[inline]
-    pub(super) fn find_mut<'a>(
-        &'a mut self,
-        key: BreakerKey,
-        routes: &'a mut Routes,
-    ) -> Option<&'a mut BreakerSlot> {
+    pub(super) fn find_mut<'a>(&'a mut self, key: BreakerKey, routes: &'a mut Routes) -> Option<&'a mut BreakerSlot> {
         match key {
             BreakerKey::Dependency => self.dependency.as_mut(),
             BreakerKey::Route(slot) => routes.slot_mut(slot).breaker.as_mut(),
@@ -243,13 +203,7 @@ impl Breakers {
     }
 
     #[inline]
-    pub(super) fn check(
-        &mut self,
-        key: BreakerKey,
-        asker: Asker,
-        routes: &mut Routes,
-        now: Timestamp,
-    ) -> Answer {
+    pub(super) fn check(&mut self, key: BreakerKey, asker: Asker, routes: &mut Routes, now: Timestamp) -> Answer {
         let observes = !self.enforces();
         let Some(slot) = self.find_mut(key, routes) else {
             return Answer::Passes;
@@ -277,9 +231,7 @@ impl Breakers {
         let Some(slot) = self.find_mut(key, routes) else {
             return Err(Answer::Passes);
         };
-        slot.breaker
-            .try_acquire(asker, now)
-            .map_err(Answer::Refused)
+        slot.breaker.try_acquire(asker, now).map_err(Answer::Refused)
     }
 
     #[inline]
@@ -300,9 +252,7 @@ impl Breakers {
     /// Forgets a breaker that no policy wants any more, once its last ticket is back.
     #[inline]
     pub(super) fn sweep(&mut self, key: BreakerKey, routes: &mut Routes) {
-        if self.is_in_force(key, routes)
-            || !self.find(key, routes).is_some_and(BreakerSlot::is_idle)
-        {
+        if self.is_in_force(key, routes) || !self.find(key, routes).is_some_and(BreakerSlot::is_idle) {
             return;
         }
         match key {
@@ -326,26 +276,16 @@ impl Breakers {
 
     #[inline]
     fn enforces(&self) -> bool {
-        self.block
-            .as_ref()
-            .is_some_and(|block| block.mode.enforces())
+        self.block.as_ref().is_some_and(|block| block.mode.enforces())
     }
 
     pub(super) fn check_invariants(&self) {
-        self.dependency
-            .iter()
-            .chain(self.endpoints.values())
-            .for_each(BreakerSlot::check_invariants);
+        self.dependency.iter().chain(self.endpoints.values()).for_each(BreakerSlot::check_invariants);
     }
 }
 
 /// A breaker that is wanted exists and has these numbers; one that is not stays while a ticket is out.
-fn update(
-    slot: &mut Option<BreakerSlot>,
-    config: Option<breaker::Config>,
-    random: &mut Random,
-    now: Timestamp,
-) {
+fn update(slot: &mut Option<BreakerSlot>, config: Option<breaker::Config>, random: &mut Random, now: Timestamp) {
     match (&mut *slot, config) {
         (Some(slot), Some(config)) => slot.breaker.reconfigure(config, now),
         (None, Some(config)) => *slot = Some(BreakerSlot::new(config, random.next_u64())),
@@ -381,8 +321,7 @@ impl Protection {
         if let Some(slot) = self.breakers.endpoints.get_mut(&endpoint) {
             slot.gone = true;
         }
-        self.breakers
-            .sweep(BreakerKey::Endpoint(endpoint), &mut self.routes);
+        self.breakers.sweep(BreakerKey::Endpoint(endpoint), &mut self.routes);
     }
 
     /// An operator's word on the breaker, valid until `until`, whatever the block's mode. `route`: on that route's
@@ -411,8 +350,7 @@ impl Protection {
                     self.force_one(key, forced, until, now);
                 }
                 if scope == Scope::Endpoint {
-                    self.breakers.endpoints_forced =
-                        (forced != Forced::Auto).then_some((forced, until));
+                    self.breakers.endpoints_forced = (forced != Forced::Auto).then_some((forced, until));
                 }
             }
         }
@@ -429,19 +367,10 @@ impl Protection {
 
     /// Every breaker in force.
     pub(super) fn keys_in_force(&self) -> Vec<BreakerKey> {
-        let routes = (0..)
-            .zip(self.routes.iter())
-            .map(|(slot, _)| BreakerKey::Route(slot));
-        let endpoints = self
-            .breakers
-            .endpoints
-            .keys()
-            .map(|&endpoint| BreakerKey::Endpoint(endpoint));
-        let keys = std::iter::once(BreakerKey::Dependency)
-            .chain(routes)
-            .chain(endpoints);
-        keys.filter(|&key| self.breakers.is_in_force(key, &self.routes))
-            .collect()
+        let routes = (0..).zip(self.routes.iter()).map(|(slot, _)| BreakerKey::Route(slot));
+        let endpoints = self.breakers.endpoints.keys().map(|&endpoint| BreakerKey::Endpoint(endpoint));
+        let keys = std::iter::once(BreakerKey::Dependency).chain(routes).chain(endpoints);
+        keys.filter(|&key| self.breakers.is_in_force(key, &self.routes)).collect()
     }
 
     /// Tells what breakers have done; when one opens, those who wait are woken to be refused.
@@ -467,10 +396,7 @@ impl Protection {
             if matches!(transition.to, State::Open | State::ForcedOpen) {
                 self.wake_all();
             }
-            next = self
-                .breakers
-                .find_mut(key, &mut self.routes)
-                .and_then(|slot| slot.breaker.poll_event());
+            next = self.breakers.find_mut(key, &mut self.routes).and_then(|slot| slot.breaker.poll_event());
         }
     }
 
@@ -481,21 +407,9 @@ impl Protection {
     }
 
     fn wake_all(&mut self) {
-        let Self {
-            bulkhead,
-            routes,
-            woken,
-            ..
-        } = self;
-        let queues = routes
-            .iter()
-            .map(|route| &route.bulkhead)
-            .chain([&*bulkhead]);
-        woken.extend(
-            queues
-                .flat_map(super::config::BulkheadSlot::waiting)
-                .filter(|&w| !w.is_modelled()),
-        );
+        let Self { bulkhead, routes, woken, .. } = self;
+        let queues = routes.iter().map(|route| &route.bulkhead).chain([&*bulkhead]);
+        woken.extend(queues.flat_map(super::config::BulkheadSlot::waiting).filter(|&w| !w.is_modelled()));
     }
 
     pub(super) fn scope_of(&self, key: BreakerKey) -> BreakerScope {

@@ -44,8 +44,7 @@ impl Protection {
             route.bulkhead.poll_woken_into(&mut self.woken);
         }
         self.budget.reconfigure(config.budget);
-        self.breakers
-            .configure(config.breaker, &mut self.routes, now);
+        self.breakers.configure(config.breaker, &mut self.routes, now);
         self.drain_breakers();
         self.debug_check();
     }
@@ -62,11 +61,7 @@ pub(super) struct BulkheadSlot {
 
 impl Default for BulkheadSlot {
     fn default() -> Self {
-        Self {
-            mode: Mode::Disabled,
-            bulkhead: None,
-            freed: Vec::new(),
-        }
+        Self { mode: Mode::Disabled, bulkhead: None, freed: Vec::new() }
     }
 }
 
@@ -150,13 +145,7 @@ pub(super) struct Routes {
 impl Default for Routes {
     /// Only the rest.
     fn default() -> Self {
-        Self {
-            slots: vec![RouteSlot {
-                in_policy: true,
-                ..RouteSlot::default()
-            }],
-            order: vec![0],
-        }
+        Self { slots: vec![RouteSlot { in_policy: true, ..RouteSlot::default() }], order: vec![0] }
     }
 }
 
@@ -172,8 +161,7 @@ impl Routes {
             slot.id = RouteId(id);
             slot.in_policy = true;
             slot.bulkhead.configure(route.bulkhead, now);
-            self.order
-                .push(u32::try_from(index).expect("there are fewer routes than 2^32"));
+            self.order.push(u32::try_from(index).expect("there are fewer routes than 2^32"));
         }
         for slot in self.slots.iter_mut().filter(|slot| !slot.in_policy) {
             slot.bulkhead.configure(None, now);
@@ -184,16 +172,11 @@ impl Routes {
     fn slot_for(&mut self, name: &str) -> usize {
         let named = |slot: &RouteSlot| slot.name == name;
         let unused = |slot: &RouteSlot| !slot.in_policy && slot.calls == 0;
-        let found = |test: &dyn Fn(&RouteSlot) -> bool| {
-            self.slots.iter().skip(1).position(test).map(|at| at + 1)
-        };
+        let found = |test: &dyn Fn(&RouteSlot) -> bool| self.slots.iter().skip(1).position(test).map(|at| at + 1);
         if let Some(index) = found(&named) {
             return index;
         }
-        let slot = RouteSlot {
-            name: name.to_owned(),
-            ..RouteSlot::default()
-        };
+        let slot = RouteSlot { name: name.to_owned(), ..RouteSlot::default() };
         match found(&unused) {
             Some(index) => {
                 self.slots[index] = slot;
@@ -238,11 +221,7 @@ impl Routes {
     }
 
     pub(super) fn check_invariants(&self) {
-        assert!(
-            self.order
-                .iter()
-                .all(|&slot| self.slots[slot as usize].in_policy)
-        );
+        assert!(self.order.iter().all(|&slot| self.slots[slot as usize].in_policy));
         for slot in &self.slots {
             slot.bulkhead.check_invariants();
             slot.breaker.iter().for_each(BreakerSlot::check_invariants);

@@ -78,16 +78,8 @@ impl Holdings {
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        let Self {
-            of_route,
-            of_dependency,
-            ticket,
-            ..
-        } = self;
-        matches!(
-            (of_route, of_dependency, ticket),
-            (Hold::Nothing, Hold::Nothing, None)
-        )
+        let Self { of_route, of_dependency, ticket, .. } = self;
+        matches!((of_route, of_dependency, ticket), (Hold::Nothing, Hold::Nothing, None))
     }
 
     pub(super) const fn hold_mut(&mut self, level: Level) -> &mut Hold {

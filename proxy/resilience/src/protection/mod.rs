@@ -108,10 +108,7 @@ impl Protection {
 
     /// A call is over and holds nothing any more.
     pub(crate) fn exit(&mut self, holdings: &Holdings) {
-        debug_assert!(
-            holdings.is_empty(),
-            "a call ended with permits or tickets: {holdings:?}"
-        );
+        debug_assert!(holdings.is_empty(), "a call ended with permits or tickets: {holdings:?}");
         self.routes.exit(holdings.slot());
         self.debug_check();
     }

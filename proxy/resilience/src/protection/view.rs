@@ -93,15 +93,8 @@ impl Protection {
             let id = (route.id() != RouteId::REST).then_some(route.id());
             bulkhead_view(&route.bulkhead, route.name(), id)
         });
-        let bulkheads = bulkhead_view(&self.bulkhead, None, None)
-            .into_iter()
-            .chain(of_routes)
-            .collect();
-        ProtectionView {
-            breakers: self.breaker_views(now),
-            bulkheads,
-            budget: self.budget.view(now),
-        }
+        let bulkheads = bulkhead_view(&self.bulkhead, None, None).into_iter().chain(of_routes).collect();
+        ProtectionView { breakers: self.breaker_views(now), bulkheads, budget: self.budget.view(now) }
     }
 
     fn breaker_views(&self, now: Timestamp) -> Vec<BreakerView> {
@@ -111,11 +104,7 @@ impl Protection {
         let view = |scope, route: Option<&str>, slot: &BreakerSlot| {
             let breaker = &slot.breaker;
             let settings = breaker.config().settings();
-            let Seen {
-                counted,
-                given_up,
-                given_up_after,
-            } = slot.seen(now);
+            let Seen { counted, given_up, given_up_after } = slot.seen(now);
             BreakerView {
                 scope,
                 route: route.map(str::to_owned),
@@ -138,10 +127,7 @@ impl Protection {
                 let slot = self.breakers.find(key, &self.routes)?;
                 let scope = self.scope_of(key);
                 let route = match scope {
-                    BreakerScope::Route(id) => self
-                        .routes
-                        .slot_of(id)
-                        .and_then(|slot| self.routes.slot(slot).name()),
+                    BreakerScope::Route(id) => self.routes.slot_of(id).and_then(|slot| self.routes.slot(slot).name()),
                     _ => None,
                 };
                 Some(view(scope, route, slot))
@@ -150,11 +136,7 @@ impl Protection {
     }
 }
 
-fn bulkhead_view(
-    slot: &BulkheadSlot,
-    route: Option<&str>,
-    route_id: Option<RouteId>,
-) -> Option<BulkheadView> {
+fn bulkhead_view(slot: &BulkheadSlot, route: Option<&str>, route_id: Option<RouteId>) -> Option<BulkheadView> {
     let bulkhead = slot.in_force()?;
     Some(BulkheadView {
         route: route.map(str::to_owned),

@@ -28,11 +28,7 @@ impl CountWindow {
     /// A window of `size` calls; 0 counts as 1.
     pub fn new(size: u32) -> Self {
         let size = usize::try_from(size.max(1)).expect("a window's size fits the address space");
-        Self {
-            marks: vec![0; size].into_boxed_slice(),
-            next: 0,
-            counts: Counts::default(),
-        }
+        Self { marks: vec![0; size].into_boxed_slice(), next: 0, counts: Counts::default() }
     }
 
     /// Counts a call in place of the one that came N calls before.
@@ -79,12 +75,7 @@ impl CountWindow {
     /// Panics if a sum does not add up.
     pub fn check_invariants(&self) {
         let held = usize::try_from(self.next.min(self.size())).expect("no more than the ring");
-        let marked = |mark: u8| {
-            self.marks[..held]
-                .iter()
-                .filter(|&&marks| marks & mark != 0)
-                .count()
-        };
+        let marked = |mark: u8| self.marks[..held].iter().filter(|&&marks| marks & mark != 0).count();
         assert_eq!(self.counts.calls as usize, held);
         assert_eq!(self.counts.failed as usize, marked(FAILED));
         assert_eq!(self.counts.slow as usize, marked(SLOW));

@@ -41,11 +41,7 @@ impl Counts {
 }
 
 const fn percent(part: u32, whole: u32) -> u32 {
-    if whole == 0 {
-        0
-    } else {
-        (part as u64 * 100 / whole as u64) as u32
-    }
+    if whole == 0 { 0 } else { (part as u64 * 100 / whole as u64) as u32 }
 }
 
 const CALLS: usize = 0;
@@ -54,10 +50,7 @@ const SLOW: usize = 2;
 
 /// The window of a breaker, of either kind.
 #[derive(Clone, Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a breaker has one; a box would cost each call a step"
-)]
+#[allow(clippy::large_enum_variant, reason = "a breaker has one; a box would cost each call a step")]
 pub enum Window {
     /// The last so many calls.
     Count(CountWindow),
@@ -111,11 +104,7 @@ impl Window {
             Self::Count(window) => window.counts(),
             Self::Time(window) => {
                 let totals = window.totals(now);
-                Counts {
-                    calls: totals[CALLS],
-                    failed: totals[FAILED],
-                    slow: totals[SLOW],
-                }
+                Counts { calls: totals[CALLS], failed: totals[FAILED], slow: totals[SLOW] }
             }
         }
     }

@@ -44,12 +44,7 @@ impl Naive {
         counts
     }
 
-    fn run(
-        window: &mut Window,
-        ops: &[Op],
-        bucket_ms: Option<u64>,
-        size: usize,
-    ) -> Result<(), TestCaseError> {
+    fn run(window: &mut Window, ops: &[Op], bucket_ms: Option<u64>, size: usize) -> Result<(), TestCaseError> {
         let mut naive = Self::default();
         let mut now = 0;
         for &op in ops {
@@ -115,25 +110,11 @@ fn a_gap_of_centuries_costs_one_round_of_the_buckets() {
     }
     assert_eq!(window.counts(Timestamp::MAX), Counts::default());
     let place = window.record(false, true, Timestamp::MAX);
-    assert_eq!(
-        window.counts(Timestamp::MAX),
-        Counts {
-            calls: 1,
-            failed: 0,
-            slow: 1
-        }
-    );
+    assert_eq!(window.counts(Timestamp::MAX), Counts { calls: 1, failed: 0, slow: 1 });
     // The clock steps back by centuries: what comes counts in the newest bucket.
     assert!(window.fail(place, at(0)));
     window.record(true, false, at(0));
-    assert_eq!(
-        window.counts(at(0)),
-        Counts {
-            calls: 2,
-            failed: 2,
-            slow: 1
-        }
-    );
+    assert_eq!(window.counts(at(0)), Counts { calls: 2, failed: 2, slow: 1 });
     window.check_invariants();
 }
 
@@ -152,10 +133,6 @@ fn a_sum_that_cannot_grow_stays_consistent() {
 #[test]
 fn percents_round_down_and_need_calls() {
     assert_eq!(Counts::default().failure_percent(), 0);
-    let counts = Counts {
-        calls: 3,
-        failed: 2,
-        slow: 1,
-    };
+    let counts = Counts { calls: 3, failed: 2, slow: 1 };
     assert_eq!((counts.failure_percent(), counts.slow_percent()), (66, 33));
 }

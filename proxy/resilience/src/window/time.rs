@@ -35,13 +35,7 @@ impl<const K: usize> TimeWindow<K> {
     /// A window that reaches back for `length`.
     pub fn new(length: Duration) -> Self {
         let width = nanos(length).div_ceil(BUCKETS).max(1);
-        Self {
-            buckets: [[0; K]; BUCKETS as usize],
-            totals: [0; K],
-            head: 0,
-            head_ends: width,
-            width,
-        }
+        Self { buckets: [[0; K]; BUCKETS as usize], totals: [0; K], head: 0, head_ends: width, width }
     }
 
     /// Moves the window to `now` and says which bucket counts now.

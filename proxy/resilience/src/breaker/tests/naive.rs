@@ -52,11 +52,7 @@ impl Naive {
             WindowKind::Time(_) => 0,
         };
         let by_time = matches!(self.settings.window, WindowKind::Time(_));
-        let inside = self
-            .entries
-            .iter()
-            .skip(skip)
-            .filter(|entry| !by_time || entry.bucket + 32 > newest);
+        let inside = self.entries.iter().skip(skip).filter(|entry| !by_time || entry.bucket + 32 > newest);
         let mut counts = Counts::default();
         for entry in inside {
             counts.calls += 1;
@@ -79,28 +75,19 @@ impl Naive {
     fn judge(&self, now: u64) -> bool {
         let counts = self.counts(now);
         let share = |part: u32| {
-            if counts.calls == 0 {
-                0.0
-            } else {
-                f64::from(part) * 100.0 / f64::from(counts.calls)
-            }
+            if counts.calls == 0 { 0.0 } else { f64::from(part) * 100.0 / f64::from(counts.calls) }
         };
         let enough = counts.calls >= self.settings.minimum_calls;
         let by_rate = enough
             && (share(counts.failed) >= f64::from(self.settings.failure_rate)
                 || share(counts.slow) >= f64::from(self.settings.slow_call_rate));
-        let by_row = self.settings.consecutive_failures > 0
-            && self.in_row >= self.settings.consecutive_failures;
+        let by_row = self.settings.consecutive_failures > 0 && self.in_row >= self.settings.consecutive_failures;
         by_rate || by_row
     }
 
     fn insert(&mut self, failed: bool, slow: bool, now: u64) -> usize {
         let bucket = self.bucket(now);
-        self.entries.push(Entry {
-            bucket,
-            failed,
-            slow,
-        });
+        self.entries.push(Entry { bucket, failed, slow });
         self.entries.len() - 1
     }
 
@@ -147,18 +134,16 @@ fn settings() -> impl Strategy<Value = Settings> {
         (6u32..20).prop_map(WindowKind::Count),
     ];
     (window, 1u32..6, 1u32..=100, 1u32..=100, 0u32..4, 1u32..4).prop_map(
-        |(window, minimum_calls, failure_rate, slow_call_rate, consecutive_failures, probes)| {
-            Settings {
-                window,
-                minimum_calls,
-                failure_rate,
-                slow_call_rate,
-                consecutive_failures,
-                probes,
-                wait: secs(2),
-                max_wait: secs(7),
-                ..Settings::default()
-            }
+        |(window, minimum_calls, failure_rate, slow_call_rate, consecutive_failures, probes)| Settings {
+            window,
+            minimum_calls,
+            failure_rate,
+            slow_call_rate,
+            consecutive_failures,
+            probes,
+            wait: secs(2),
+            max_wait: secs(7),
+            ..Settings::default()
         },
     )
 }
@@ -173,12 +158,7 @@ struct Pair {
 impl Pair {
     /// The wait is drawn (and ends between two of the model's milliseconds): the model takes it over and checks it.
     fn reopened(&mut self) {
-        let until = self
-            .breaker
-            .retry_at()
-            .expect("the breaker has opened too")
-            .as_nanos()
-            .div_ceil(1_000_000);
+        let until = self.breaker.retry_at().expect("the breaker has opened too").as_nanos().div_ceil(1_000_000);
         let wait = until - self.now;
         assert!((2000..=7000).contains(&wait), "{wait} ms");
         self.naive.change(Phase::Open(until));
@@ -196,14 +176,7 @@ impl Pair {
         assert_eq!(ticket.is_ok(), self.naive.asks(retry, self.now));
         if let Ok(ticket) = ticket {
             self.naive.running += u32::from(self.naive.phase == Phase::HalfOpen);
-            self.tickets.push((
-                ticket,
-                Known {
-                    era: self.naive.era,
-                    entry: None,
-                    begun: false,
-                },
-            ));
+            self.tickets.push((ticket, Known { era: self.naive.era, entry: None, begun: false }));
         }
     }
 

@@ -18,10 +18,7 @@ fn states() -> Vec<(&'static str, Breaker, Option<Ticket>)> {
     let ticket = brink.try_acquire(Asker::First, at(0)).unwrap();
     rows.push(("Closed, 4 of 4 failed", brink, Some(ticket)));
 
-    let mut brink = breaker(Settings {
-        failure_rate: 100,
-        ..worked()
-    });
+    let mut brink = breaker(Settings { failure_rate: 100, ..worked() });
     for _ in 0..4 {
         let mut ticket = brink.try_acquire(Asker::First, at(0)).unwrap();
         brink.mark_slow(&mut ticket, at(0));
@@ -30,21 +27,12 @@ fn states() -> Vec<(&'static str, Breaker, Option<Ticket>)> {
     let ticket = brink.try_acquire(Asker::First, at(0)).unwrap();
     rows.push(("Closed, 4 of 4 slow", brink, Some(ticket)));
 
-    rows.push((
-        "Open",
-        opened(Settings {
-            wait: secs(60),
-            ..worked()
-        }),
-        None,
-    ));
+    rows.push(("Open", opened(Settings { wait: secs(60), ..worked() }), None));
     rows.push(("Open, wait over", opened(worked()), None));
 
-    for (name, others, good) in [
-        ("HalfOpen, 1 probe", 0, 0),
-        ("HalfOpen, all places", 2, 0),
-        ("HalfOpen, 2 good", 0, 2),
-    ] {
+    for (name, others, good) in
+        [("HalfOpen, 1 probe", 0, 0), ("HalfOpen, all places", 2, 0), ("HalfOpen, 2 good", 0, 2)]
+    {
         let mut half = opened(worked());
         for _ in 0..good {
             call(&mut half, Outcome::Success, 10_000);
@@ -72,35 +60,21 @@ fn states() -> Vec<(&'static str, Breaker, Option<Ticket>)> {
     rows
 }
 
-type Event = (
-    &'static str,
-    fn(&mut Breaker, Option<Ticket>, Timestamp) -> Option<String>,
-);
+type Event = (&'static str, fn(&mut Breaker, Option<Ticket>, Timestamp) -> Option<String>);
 
-fn ended(
-    breaker: &mut Breaker,
-    ticket: Option<Ticket>,
-    outcome: Outcome,
-    now: Timestamp,
-) -> Option<String> {
+fn ended(breaker: &mut Breaker, ticket: Option<Ticket>, outcome: Outcome, now: Timestamp) -> Option<String> {
     breaker.record(ticket?, outcome, now);
     Some(String::new())
 }
 
 const EVENTS: [Event; 13] = [
-    ("first attempt asks", |b, _, now| {
-        Some(answer(b.try_acquire(Asker::First, now).map(drop)))
-    }),
-    ("retry asks", |b, _, now| {
-        Some(answer(b.try_acquire(Asker::Retry, now).map(drop)))
-    }),
+    ("first attempt asks", |b, _, now| Some(answer(b.try_acquire(Asker::First, now).map(drop)))),
+    ("retry asks", |b, _, now| Some(answer(b.try_acquire(Asker::Retry, now).map(drop)))),
     ("success", |b, t, now| ended(b, t, Outcome::Success, now)),
     ("failure", |b, t, now| ended(b, t, Outcome::Failure, now)),
     ("timeout", |b, t, now| ended(b, t, Outcome::Timeout, now)),
     ("pushback", |b, t, now| ended(b, t, Outcome::Pushback, now)),
-    ("cancelled", |b, t, now| {
-        ended(b, t, Outcome::Cancelled, now)
-    }),
+    ("cancelled", |b, t, now| ended(b, t, Outcome::Cancelled, now)),
     ("runs past slow", |b, t, now| {
         b.mark_slow(&mut t?, now);
         Some(String::new())
@@ -121,9 +95,7 @@ const EVENTS: [Event; 13] = [
 fn answer(result: Result<(), Rejected>) -> String {
     match result {
         Ok(()) => "passes".into(),
-        Err(Rejected {
-            retry_at: Some(at), ..
-        }) => format!("refused until {at:?}"),
+        Err(Rejected { retry_at: Some(at), .. }) => format!("refused until {at:?}"),
         Err(Rejected { retry_at: None, .. }) => "refused".into(),
     }
 }
@@ -146,31 +118,13 @@ fn table() -> String {
                 continue;
             };
             let mut cell = answer;
-            while let Some(Transition {
-                from, to, cause, ..
-            }) = breaker.poll_event()
-            {
+            while let Some(Transition { from, to, cause, .. }) = breaker.poll_event() {
                 let gap = if cell.is_empty() { "" } else { "; " };
-                write!(
-                    cell,
-                    "{gap}{} -> {} ({})",
-                    from.as_str(),
-                    to.as_str(),
-                    cause.as_str()
-                )
-                .unwrap();
+                write!(cell, "{gap}{} -> {} ({})", from.as_str(), to.as_str(), cause.as_str()).unwrap();
             }
-            let Counts {
-                calls,
-                failed,
-                slow,
-            } = breaker.counts(now);
+            let Counts { calls, failed, slow } = breaker.counts(now);
             let gap = if cell.is_empty() { "" } else { "; " };
-            writeln!(
-                table,
-                "  {event:18} {cell}{gap}window {calls}/{failed}/{slow}"
-            )
-            .unwrap();
+            writeln!(table, "  {event:18} {cell}{gap}window {calls}/{failed}/{slow}").unwrap();
         }
     }
     table

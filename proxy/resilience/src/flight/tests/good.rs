@@ -4,11 +4,7 @@ use super::*;
 
 #[test]
 fn a_good_call_holds_its_permit_to_the_last_byte() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 0, 0),
-        breaker: breaker(),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 0, 0), breaker: breaker(), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
     assert_eq!(world.start("a", |_| {}), [first()]);
     world.send("a");
@@ -17,51 +13,28 @@ fn a_good_call_holds_its_permit_to_the_last_byte() {
     assert_eq!(rejected(&world.start("b", |_| {})), Reason::BulkheadFull);
     world.now = 40;
     assert_eq!(world.ended("a"), [Action::Done]);
-    assert_eq!(
-        (world.in_flight(), world.flight("a").next_timeout()),
-        (0, None)
-    );
+    assert_eq!((world.in_flight(), world.flight("a").next_timeout()), (0, None));
     let summary = world.summary("a");
-    assert_eq!(
-        (summary.attempts, summary.first, summary.latency),
-        (1, Some(Outcome::Success), Some(ms(40)))
-    );
-    assert_eq!(
-        (summary.reason, summary.retry_denied, summary.retries_over),
-        (None, None, false)
-    );
+    assert_eq!((summary.attempts, summary.first, summary.latency), (1, Some(Outcome::Success), Some(ms(40))));
+    assert_eq!((summary.reason, summary.retry_denied, summary.retries_over), (None, None, false));
 }
 
 #[test]
 fn a_rejection_carries_the_numbers() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 0, 0),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 0, 0), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
     world.start("a", |_| {});
-    let [Action::Reject(rejection), Action::Done] =
-        world.start("b", |call| call.route = RouteId(9))[..]
-    else {
+    let [Action::Reject(rejection), Action::Done] = world.start("b", |call| call.route = RouteId(9))[..] else {
         panic!("refused");
     };
-    assert_eq!(
-        (rejection.block, rejection.observed, rejection.limit),
-        (Block::Bulkhead, 1, 1)
-    );
-    assert_eq!(
-        (rejection.route, rejection.route_block),
-        (RouteId(9), false)
-    );
+    assert_eq!((rejection.block, rejection.observed, rejection.limit), (Block::Bulkhead, 1, 1));
+    assert_eq!((rejection.route, rejection.route_block), (RouteId(9), false));
     assert_eq!(world.summary("b").reason, Some(Reason::BulkheadFull));
 }
 
 #[test]
 fn who_waits_gets_the_next_permit() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 1, 500),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 1, 500), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
     world.start("a", |_| {});
     world.send("a");
@@ -73,23 +46,13 @@ fn who_waits_gets_the_next_permit() {
     world.ended("a");
     assert_eq!(world.woken(), ["b"]);
     assert_eq!(world.tell("b", Flight::handle_woken), [first()]);
-    assert_eq!(
-        world.tell("b", Flight::handle_woken),
-        [],
-        "a spurious call does nothing"
-    );
-    assert_eq!(
-        (world.summary("b").queued, world.flight("b").waiter()),
-        (ms(200), None)
-    );
+    assert_eq!(world.tell("b", Flight::handle_woken), [], "a spurious call does nothing");
+    assert_eq!((world.summary("b").queued, world.flight("b").waiter()), (ms(200), None));
 }
 
 #[test]
 fn a_wait_ends_at_its_maximum_or_at_the_deadline() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 5, 500),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 5, 500), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
     world.start("a", |_| {});
     world.start("b", |_| {});
@@ -104,10 +67,7 @@ fn a_wait_ends_at_its_maximum_or_at_the_deadline() {
 
 #[test]
 fn a_grant_that_nobody_takes_passes_on() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 5, 500),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 5, 500), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
     for name in ["a", "b", "c"] {
         world.start(name, |_| {});
@@ -121,39 +81,22 @@ fn a_grant_that_nobody_takes_passes_on() {
 
 #[test]
 fn the_narrower_permit_comes_first_and_both_must_allow() {
-    let route = RouteProtection {
-        name: "charge".into(),
-        bulkhead: bulkhead(1, 1, 500),
-    };
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(2, 1, 500),
-        routes: vec![route],
-        ..ProtectionConfig::default()
-    };
+    let route = RouteProtection { name: "charge".into(), bulkhead: bulkhead(1, 1, 500) };
+    let config = ProtectionConfig { bulkhead: bulkhead(2, 1, 500), routes: vec![route], ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
     let charge = |call: &mut Call| call.route = RouteId(1);
     assert_eq!(world.start("a", charge), [first()]);
-    assert_eq!(
-        world.start("b", charge),
-        [Action::Await],
-        "waits for the route's, and holds nothing"
-    );
+    assert_eq!(world.start("b", charge), [Action::Await], "waits for the route's, and holds nothing");
     assert_eq!(world.start("c", |_| {}), [first()]);
     assert_eq!(world.start("d", |_| {}), [Action::Await]);
-    let [Action::Reject(rejection), Action::Done] = world.start("e", charge)[..] else {
-        panic!("refused")
-    };
+    let [Action::Reject(rejection), Action::Done] = world.start("e", charge)[..] else { panic!("refused") };
     assert!(rejection.route_block);
 
     // The route's permit comes back, the dependency's goes to who waited for it before.
     let waiter = world.flight("b").waiter();
     world.gone("a");
     assert_eq!(world.woken(), ["d", "b"]);
-    assert_eq!(
-        world.tell("b", Flight::handle_woken),
-        [],
-        "now it waits for the wider one, under the same name"
-    );
+    assert_eq!(world.tell("b", Flight::handle_woken), [], "now it waits for the wider one, under the same name");
     assert_eq!(world.flight("b").waiter(), waiter);
     assert_eq!(world.tell("d", Flight::handle_woken), [first()]);
     world.gone("c");
@@ -163,11 +106,7 @@ fn the_narrower_permit_comes_first_and_both_must_allow() {
 
 #[test]
 fn an_open_breaker_refuses_those_who_wait_and_lets_probes_through() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 9, 5000),
-        breaker: breaker(),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 9, 5000), breaker: breaker(), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
     for _ in 0..4 {
         world.bad_call("bad");
@@ -175,53 +114,25 @@ fn an_open_breaker_refuses_those_who_wait_and_lets_probes_through() {
     world.start("last", |_| {});
     world.send("last");
     assert_eq!(world.start("b", |_| {}), [Action::Await]);
-    world.head(
-        "last",
-        Head {
-            failure: true,
-            status: 500,
-            ..Head::default()
-        },
-    );
+    world.head("last", Head { failure: true, status: 500, ..Head::default() });
     world.ended("last");
     assert_eq!(world.state(), breaker::State::Open);
-    assert_eq!(
-        world.woken(),
-        ["b", "b"],
-        "to be refused, though a permit is there"
-    );
-    assert_eq!(
-        rejected(&world.tell("b", Flight::handle_woken)),
-        Reason::CircuitOpen
-    );
-    let [Action::Reject(rejection), Action::Done] = world.start("c", |_| {})[..] else {
-        panic!("refused")
-    };
-    assert_eq!(
-        (rejection.observed, rejection.limit, rejection.retry_at),
-        (100, 50, Some(at(10_000)))
-    );
+    assert_eq!(world.woken(), ["b", "b"], "to be refused, though a permit is there");
+    assert_eq!(rejected(&world.tell("b", Flight::handle_woken)), Reason::CircuitOpen);
+    let [Action::Reject(rejection), Action::Done] = world.start("c", |_| {})[..] else { panic!("refused") };
+    assert_eq!((rejection.observed, rejection.limit, rejection.retry_at), (100, 50, Some(at(10_000))));
     world.now = 10_000;
     for _ in 0..3 {
-        assert_eq!(
-            world.good_call("probe", 5),
-            [first(), Action::Deliver, Action::Done]
-        );
+        assert_eq!(world.good_call("probe", 5), [first(), Action::Deliver, Action::Done]);
     }
     assert_eq!(world.state(), breaker::State::Closed);
 }
 
 #[test]
 fn no_endpoint_gives_permit_and_place_back() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 0, 0),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 0, 0), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
-    for (all_open, reason) in [
-        (false, Reason::NoHealthyEndpoint),
-        (true, Reason::CircuitOpen),
-    ] {
+    for (all_open, reason) in [(false, Reason::NoHealthyEndpoint), (true, Reason::CircuitOpen)] {
         world.start("a", |_| {});
         let actions = world.tell("a", |flight, protection, now| {
             flight.handle_no_endpoint(all_open, protection, now);
@@ -233,11 +144,7 @@ fn no_endpoint_gives_permit_and_place_back() {
 
 #[test]
 fn the_caller_may_go_at_any_moment() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 1, 500),
-        breaker: breaker(),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 1, 500), breaker: breaker(), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));
     for steps in 0..6 {
         world.start("a", |_| {});
@@ -256,11 +163,7 @@ fn the_caller_may_go_at_any_moment() {
         if steps > 4 {
             world.ended("a");
         }
-        let expected: &[Action] = if steps > 4 {
-            &[]
-        } else {
-            &[Action::Abandon, Action::Done]
-        };
+        let expected: &[Action] = if steps > 4 { &[] } else { &[Action::Abandon, Action::Done] };
         assert_eq!(world.gone("a"), expected);
         assert_eq!(world.gone("a"), [], "and again does nothing");
         assert_eq!(world.in_flight(), 0);

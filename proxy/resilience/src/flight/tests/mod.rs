@@ -1,4 +1,6 @@
+mod clocks;
 mod good;
+mod observe;
 mod retry;
 
 use std::collections::BTreeMap;
@@ -35,9 +37,7 @@ pub(super) fn call(arrived: u64) -> Call {
 }
 
 pub(super) fn bulkhead(permits: u32, queued: u32, wait_ms: u64) -> Option<Moded<bulkhead::Config>> {
-    Some(Moded::enforced(
-        bulkhead::Config::new(permits, queued, ms(wait_ms)).unwrap(),
-    ))
+    Some(Moded::enforced(bulkhead::Config::new(permits, queued, ms(wait_ms)).unwrap()))
 }
 
 /// Count 10, minimum 5, 50 % failed or 80 % slow, open for 10 s, 3 probes.
@@ -46,29 +46,17 @@ pub(super) fn breaker() -> Option<Moded<breaker::Config>> {
 }
 
 pub(super) fn breaker_with(change: impl Fn(&mut Settings)) -> Option<Moded<breaker::Config>> {
-    let mut settings = Settings {
-        window: breaker::WindowKind::Count(10),
-        minimum_calls: 5,
-        ..Settings::default()
-    };
+    let mut settings = Settings { window: breaker::WindowKind::Count(10), minimum_calls: 5, ..Settings::default() };
     change(&mut settings);
     Some(Moded::enforced(breaker::Config::new(settings).unwrap()))
 }
 
 /// One call that needs 1 s and tries three times, at once.
 pub(super) fn rules_with(change: impl Fn(&mut Rules)) -> Arc<Rules> {
-    let backoff =
-        crate::backoff::Config::new(ms(100), ms(100), crate::backoff::Jitter::None).unwrap();
+    let backoff = crate::backoff::Config::new(ms(100), ms(100), crate::backoff::Jitter::None).unwrap();
     let mut rules = Rules {
-        timeouts: Timeouts {
-            request: Some(ms(10_000)),
-            request_written: true,
-            ..Timeouts::default()
-        },
-        retry: Some(Moded::enforced(RetryRules {
-            backoff,
-            ..RetryRules::default()
-        })),
+        timeouts: Timeouts { request: Some(ms(10_000)), request_written: true, ..Timeouts::default() },
+        retry: Some(Moded::enforced(RetryRules { backoff, ..RetryRules::default() })),
         ..Rules::default()
     };
     change(&mut rules);
@@ -87,25 +75,14 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(config: &ProtectionConfig, rules: Arc<Rules>) -> Self {
         let protection = Protection::new(config, 1, at(0));
-        Self {
-            protection,
-            rules,
-            now: 0,
-            flights: BTreeMap::new(),
-            events: Vec::new(),
-        }
+        Self { protection, rules, now: 0, flights: BTreeMap::new(), events: Vec::new() }
     }
 
     /// Starts a call and says what it asks for.
     pub(super) fn start(&mut self, name: &'static str, change: impl Fn(&mut Call)) -> Vec<Action> {
         let mut call = call(self.now);
         change(&mut call);
-        let flight = Flight::start(
-            Arc::clone(&self.rules),
-            call,
-            &mut self.protection,
-            at(self.now),
-        );
+        let flight = Flight::start(Arc::clone(&self.rules), call, &mut self.protection, at(self.now));
         self.flights.insert(name, flight);
         self.drain(name)
     }
@@ -123,8 +100,7 @@ impl World {
 
     pub(super) fn drain(&mut self, name: &'static str) -> Vec<Action> {
         self.protection.check_invariants();
-        self.events
-            .extend(std::iter::from_fn(|| self.protection.poll_event()));
+        self.events.extend(std::iter::from_fn(|| self.protection.poll_event()));
         let flight = self.flights.get_mut(name).expect("started");
         std::iter::from_fn(|| flight.poll_action()).collect()
     }
@@ -189,14 +165,7 @@ impl World {
         let mut actions = self.start(name, |_| {});
         if matches!(actions[..], [Action::Attempt(_)]) {
             self.send(name);
-            actions.extend(self.head(
-                name,
-                Head {
-                    failure: true,
-                    status: 500,
-                    ..Head::default()
-                },
-            ));
+            actions.extend(self.head(name, Head { failure: true, status: 500, ..Head::default() }));
             actions.extend(self.ended(name));
         }
         actions
@@ -207,10 +176,7 @@ impl World {
         let mut names = Vec::new();
         while let Some(waiter) = self.protection.poll_woken() {
             names.extend(
-                self.flights
-                    .iter()
-                    .filter(|(_, flight)| flight.waiter() == Some(waiter))
-                    .map(|(&name, _)| name),
+                self.flights.iter().filter(|(_, flight)| flight.waiter() == Some(waiter)).map(|(&name, _)| name),
             );
         }
         names
@@ -244,48 +210,25 @@ impl Drop for World {
             flight.handle_caller_gone(&mut self.protection, at(self.now));
         }
         let view = self.protection.view(at(self.now));
-        assert!(
-            view.bulkheads
-                .iter()
-                .all(|bulkhead| bulkhead.in_flight == 0 && bulkhead.queued == 0),
-            "{view:?}"
-        );
+        assert!(view.bulkheads.iter().all(|bulkhead| bulkhead.in_flight == 0 && bulkhead.queued == 0), "{view:?}");
     }
 }
 
 pub(super) fn ok() -> Head {
-    Head {
-        status: 200,
-        ..Head::default()
-    }
+    Head { status: 200, ..Head::default() }
 }
 
 pub(super) fn unavailable() -> Head {
-    Head {
-        status: 503,
-        failure: true,
-        retry_code: true,
-        ..Head::default()
-    }
+    Head { status: 503, failure: true, retry_code: true, ..Head::default() }
 }
 
 pub(super) fn first() -> Action {
-    Action::Attempt(Attempt {
-        number: 1,
-        kind: AttemptKind::First,
-        fresh_connection: false,
-        avoid: None,
-    })
+    Action::Attempt(Attempt { number: 1, kind: AttemptKind::First, fresh_connection: false, avoid: None })
 }
 
 pub(super) fn again(number: u32) -> Action {
     let avoid = Some(EndpointKey(1));
-    Action::Attempt(Attempt {
-        number,
-        kind: AttemptKind::Retry,
-        fresh_connection: false,
-        avoid,
-    })
+    Action::Attempt(Attempt { number, kind: AttemptKind::Retry, fresh_connection: false, avoid })
 }
 
 /// The reason of the only rejection.

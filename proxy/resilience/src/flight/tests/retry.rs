@@ -4,11 +4,7 @@ use super::*;
 use crate::rules::{Methods, OnRetriedInbound, RetryAfterRules};
 
 fn config() -> ProtectionConfig {
-    ProtectionConfig {
-        bulkhead: bulkhead(1, 0, 0),
-        breaker: breaker(),
-        ..ProtectionConfig::default()
-    }
+    ProtectionConfig { bulkhead: bulkhead(1, 0, 0), breaker: breaker(), ..ProtectionConfig::default() }
 }
 
 fn retry(change: impl Fn(&mut RetryRules)) -> Arc<Rules> {
@@ -26,14 +22,8 @@ fn an_answer_is_kept_and_its_permit_is_free_during_the_back_off() {
     assert!(world.flight("a").may_be_retried());
     world.send("a");
     assert_eq!(world.head("a", unavailable()), [Action::Keep]);
-    assert_eq!(
-        (world.in_flight(), world.flight("a").next_timeout()),
-        (0, Some(at(100)))
-    );
-    assert_eq!(
-        world.good_call("other", 10),
-        [first(), Action::Deliver, Action::Done]
-    );
+    assert_eq!((world.in_flight(), world.flight("a").next_timeout()), (0, Some(at(100))));
+    assert_eq!(world.good_call("other", 10), [first(), Action::Deliver, Action::Done]);
     assert_eq!(world.time_out("a"), [again(2)]);
     assert_eq!(world.now, 100);
     world.send("a");
@@ -42,14 +32,8 @@ fn an_answer_is_kept_and_its_permit_is_free_during_the_back_off() {
     assert!(!world.summary("a").retries_over);
     assert_eq!(world.ended("a"), [Action::Done]);
     let summary = world.summary("a");
-    assert_eq!(
-        (summary.attempts, summary.first),
-        (2, Some(Outcome::Failure))
-    );
-    assert_eq!(
-        (summary.retries, summary.latency),
-        ([1, 0, 0, 0, 0], Some(ms(30)))
-    );
+    assert_eq!((summary.attempts, summary.first), (2, Some(Outcome::Failure)));
+    assert_eq!((summary.retries, summary.latency), ([1, 0, 0, 0, 0], Some(ms(30))));
 }
 
 #[test]
@@ -67,10 +51,7 @@ fn the_last_attempts_answer_goes_out_as_it_comes() {
     assert!(world.summary("a").retries_over);
     assert_eq!(world.ended("a"), [Action::Done]);
     let summary = world.summary("a");
-    assert_eq!(
-        (summary.attempts, summary.retry_denied, summary.reason),
-        (3, Some(RetryDenied::Attempts), None)
-    );
+    assert_eq!((summary.attempts, summary.retry_denied, summary.reason), (3, Some(RetryDenied::Attempts), None));
 }
 
 #[test]
@@ -83,13 +64,8 @@ fn without_any_answer_the_retries_are_exhausted() {
         assert_eq!(world.time_out("a"), [again(number)]);
         world.picked("a");
     }
-    let [Action::Reject(rejection), Action::Done] = world.failed("a", Failure::Connect)[..] else {
-        panic!("rejected")
-    };
-    assert_eq!(
-        (rejection.reason, rejection.cause),
-        (Reason::RetriesExhausted, Some(Reason::ConnectFailure))
-    );
+    let [Action::Reject(rejection), Action::Done] = world.failed("a", Failure::Connect)[..] else { panic!("rejected") };
+    assert_eq!((rejection.reason, rejection.cause), (Reason::RetriesExhausted, Some(Reason::ConnectFailure)));
     assert!(world.summary("a").retries_over);
 }
 
@@ -102,15 +78,8 @@ fn the_last_answer_there_was_goes_out_when_the_last_attempt_has_none() {
     world.time_out("a");
     world.picked("a");
     let if_cut = Reason::RetriesExhausted;
-    assert_eq!(
-        world.failed("a", Failure::Connect),
-        [Action::DeliverKept { if_cut }, Action::Done]
-    );
-    assert_eq!(
-        world.summary("a").reason,
-        None,
-        "the dependency's answer went out"
-    );
+    assert_eq!(world.failed("a", Failure::Connect), [Action::DeliverKept { if_cut }, Action::Done]);
+    assert_eq!(world.summary("a").reason, None, "the dependency's answer went out");
 }
 
 #[test]
@@ -130,10 +99,7 @@ fn only_what_may_be_repeated_is_repeated_once_it_was_sent() {
         (post, [false, false, true]),
     ];
     for (change, allowed) in calls {
-        for (methods, allowed) in [Methods::Safe, Methods::Idempotent, Methods::Any]
-            .into_iter()
-            .zip(allowed)
-        {
+        for (methods, allowed) in [Methods::Safe, Methods::Idempotent, Methods::Any].into_iter().zip(allowed) {
             for failure in [None, Some(Failure::Reset)] {
                 let mut world = World::new(&config(), retry(|rules| rules.methods = methods));
                 world.start("a", change);
@@ -169,37 +135,16 @@ fn a_dead_pooled_connection_costs_one_fresh_try_and_nothing_else() {
         flight.handle_picked(EndpointKey(1), protection, now);
         flight.handle_connected(now);
     });
-    let fresh = Attempt {
-        number: 1,
-        kind: AttemptKind::First,
-        fresh_connection: true,
-        avoid: None,
-    };
-    assert_eq!(
-        world.failed("a", Failure::NotSent),
-        [Action::Attempt(fresh)]
-    );
+    let fresh = Attempt { number: 1, kind: AttemptKind::First, fresh_connection: true, avoid: None };
+    assert_eq!(world.failed("a", Failure::NotSent), [Action::Attempt(fresh)]);
     assert_eq!(world.in_flight(), 1);
     world.picked("a");
     // A second time it is a failure like others.
-    assert_eq!(
-        rejected(&world.failed("a", Failure::NotSent)),
-        Reason::UpstreamReset
-    );
+    assert_eq!(rejected(&world.failed("a", Failure::NotSent)), Reason::UpstreamReset);
     let summary = world.summary("a");
-    assert_eq!(
-        (summary.attempts, summary.first),
-        (1, Some(Outcome::Failure))
-    );
+    assert_eq!((summary.attempts, summary.first), (1, Some(Outcome::Failure)));
     let view = world.protection.view(at(0));
-    assert_eq!(
-        (
-            view.breakers[0].counts.calls,
-            view.budget.retries,
-            view.budget.calls
-        ),
-        (1, 0, 1)
-    );
+    assert_eq!((view.breakers[0].counts.calls, view.budget.retries, view.budget.calls), (1, 0, 1));
 }
 
 #[test]
@@ -207,24 +152,14 @@ fn after_a_byte_was_written_a_reset_is_unknown_on_a_reused_connection_too() {
     let mut world = World::new(&config(), retry(|_| {}));
     world.start("a", |call| call.safety = Safety::Unsafe);
     world.send("a");
-    assert_eq!(
-        rejected(&world.failed("a", Failure::NotSent)),
-        Reason::UpstreamReset
-    );
+    assert_eq!(rejected(&world.failed("a", Failure::NotSent)), Reason::UpstreamReset);
     assert_eq!(world.summary("a").attempts, 1);
 }
 
 #[test]
 fn the_answer_has_a_say() {
-    let mut world = World::new(
-        &config(),
-        retry(|rules| {
-            rules.retry_after = RetryAfterRules {
-                honor: true,
-                max: ms(2000),
-            }
-        }),
-    );
+    let mut world =
+        World::new(&config(), retry(|rules| rules.retry_after = RetryAfterRules { honor: true, max: ms(2000) }));
     let head = |change: fn(&mut Head)| {
         let mut head = unavailable();
         change(&mut head);
@@ -233,17 +168,11 @@ fn the_answer_has_a_say() {
     // Later than the dependency asks, not sooner.
     world.start("a", |_| {});
     world.send("a");
-    assert_eq!(
-        world.head("a", head(|head| head.retry_after = Some(ms(2000)))),
-        [Action::Keep]
-    );
+    assert_eq!(world.head("a", head(|head| head.retry_after = Some(ms(2000)))), [Action::Keep]);
     assert_eq!(world.flight("a").next_timeout(), Some(at(2000)));
     world.gone("a");
     for (answer, denied) in [
-        (
-            head(|head| head.retry_after = Some(ms(2001))),
-            RetryDenied::RetryAfter,
-        ),
+        (head(|head| head.retry_after = Some(ms(2001))), RetryDenied::RetryAfter),
         (head(|head| head.no_retry = true), RetryDenied::Forbidden),
     ] {
         world.start("a", |_| {});
@@ -262,16 +191,7 @@ fn the_answer_has_a_say() {
     assert_eq!(world.summary("a").first, Some(Outcome::Pushback));
     world.start("a", |_| {});
     world.send("a");
-    assert_eq!(
-        world.head(
-            "a",
-            Head {
-                retry_after: Some(ms(1)),
-                ..limited
-            }
-        ),
-        [Action::Keep]
-    );
+    assert_eq!(world.head("a", Head { retry_after: Some(ms(1)), ..limited }), [Action::Keep]);
     world.gone("a");
 }
 
@@ -285,11 +205,7 @@ fn no_retry_is_begun_that_cannot_end_in_time() {
         assert_eq!(world.head("a", unavailable()), [action]);
         world.gone("a");
     }
-    assert_eq!(
-        world.protection.view(at(0)).budget.retries,
-        0,
-        "the token of the second came back"
-    );
+    assert_eq!(world.protection.view(at(0)).budget.retries, 0, "the token of the second came back");
 }
 
 #[test]
@@ -303,16 +219,10 @@ fn a_body_that_outgrew_its_buffer_and_a_call_that_is_a_retry_are_not_sent_again(
     assert_eq!(world.summary("a").retry_denied, Some(RetryDenied::Body));
     world.ended("a");
 
-    for (rule, action) in [
-        (OnRetriedInbound::NoRetry, Action::Deliver),
-        (OnRetriedInbound::Retry, Action::Keep),
-    ] {
+    for (rule, action) in [(OnRetriedInbound::NoRetry, Action::Deliver), (OnRetriedInbound::Retry, Action::Keep)] {
         let mut world = World::new(&config(), retry(|rules| rules.on_retried_inbound = rule));
         world.start("a", |call| call.retried_inbound = true);
-        assert_eq!(
-            world.flight("a").may_be_retried(),
-            rule == OnRetriedInbound::Retry
-        );
+        assert_eq!(world.flight("a").may_be_retried(), rule == OnRetriedInbound::Retry);
         world.send("a");
         assert_eq!(world.head("a", unavailable()), [action]);
         assert!(!world.summary("a").retries_over, "who retries may go on");
@@ -322,13 +232,7 @@ fn a_body_that_outgrew_its_buffer_and_a_call_that_is_a_retry_are_not_sent_again(
 #[test]
 fn an_empty_budget_leaves_the_caller_the_original_answer() {
     let budget = crate::budget::Config::new(50, Duration::from_secs(10), 0).unwrap();
-    let mut world = World::new(
-        &ProtectionConfig {
-            budget,
-            ..ProtectionConfig::default()
-        },
-        retry(|_| {}),
-    );
+    let mut world = World::new(&ProtectionConfig { budget, ..ProtectionConfig::default() }, retry(|_| {}));
     for (name, action) in [("a", Action::Deliver), ("b", Action::Keep)] {
         world.start(name, |_| {});
         world.send(name);
@@ -339,13 +243,8 @@ fn an_empty_budget_leaves_the_caller_the_original_answer() {
     // Without an answer to pass on, the budget is the reason.
     world.start("d", |_| {});
     world.picked("d");
-    let [Action::Reject(rejection), Action::Done] = world.failed("d", Failure::Dns)[..] else {
-        panic!("rejected")
-    };
-    assert_eq!(
-        (rejection.reason, rejection.cause),
-        (Reason::RetryBudgetExhausted, Some(Reason::DnsFailure))
-    );
+    let [Action::Reject(rejection), Action::Done] = world.failed("d", Failure::Dns)[..] else { panic!("rejected") };
+    assert_eq!((rejection.reason, rejection.cause), (Reason::RetryBudgetExhausted, Some(Reason::DnsFailure)));
 }
 
 #[test]
@@ -357,10 +256,7 @@ fn a_retry_refused_after_its_back_off_gives_its_token_back() {
     world.send("a");
     world.head("a", unavailable());
     world.start("b", |_| {});
-    assert_eq!(
-        world.time_out("a"),
-        [Action::DeliverKept { if_cut }, Action::Done]
-    );
+    assert_eq!(world.time_out("a"), [Action::DeliverKept { if_cut }, Action::Done]);
     assert_eq!(world.summary("a").retry_denied, Some(RetryDenied::Bulkhead));
     assert_eq!(world.protection.view(at(world.now)).budget.retries, 0);
     world.gone("b");
@@ -373,17 +269,9 @@ fn a_retry_refused_after_its_back_off_gives_its_token_back() {
     for _ in 0..4 {
         world.bad_call("b");
     }
-    let [Action::Reject(rejection), Action::Done] = world.time_out("a")[..] else {
-        panic!("rejected")
-    };
-    assert_eq!(
-        (rejection.reason, world.summary("a").attempts),
-        (Reason::ConnectFailure, 1)
-    );
-    assert_eq!(
-        world.summary("a").retry_denied,
-        Some(RetryDenied::CircuitOpen)
-    );
+    let [Action::Reject(rejection), Action::Done] = world.time_out("a")[..] else { panic!("rejected") };
+    assert_eq!((rejection.reason, world.summary("a").attempts), (Reason::ConnectFailure, 1));
+    assert_eq!(world.summary("a").retry_denied, Some(RetryDenied::CircuitOpen));
     assert_eq!(world.protection.view(at(world.now)).budget.retries, 0);
 
     // By the lack of an endpoint.
@@ -411,20 +299,14 @@ fn a_retry_is_no_probe() {
     world.send("a");
     // A probe that fails opens the breaker again, and its retry with it; a half-open one would refuse it too.
     assert_eq!(world.head("a", unavailable()), [Action::Deliver]);
-    assert_eq!(
-        world.summary("a").retry_denied,
-        Some(RetryDenied::CircuitOpen)
-    );
+    assert_eq!(world.summary("a").retry_denied, Some(RetryDenied::CircuitOpen));
     world.ended("a");
     assert_eq!(world.state(), breaker::State::Open);
 }
 
 #[test]
 fn retries_wait_behind_first_attempts() {
-    let config = ProtectionConfig {
-        bulkhead: bulkhead(1, 9, 5000),
-        ..ProtectionConfig::default()
-    };
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 9, 5000), ..ProtectionConfig::default() };
     let mut world = World::new(&config, retry(|_| {}));
     world.start("a", |_| {});
     world.send("a");

@@ -1,0 +1,209 @@
+//! Blocks in `Observe` do nothing to a call and tell what they would have done; with breakers by endpoint.
+
+use super::*;
+use crate::breaker::{Scope, State};
+use crate::mode::Mode;
+
+fn observed<T>(block: Option<Moded<T>>) -> Option<Moded<T>> {
+    block.map(|block| Moded::observed(block.config))
+}
+
+/// The reasons of what would have been refused, since the last look.
+fn would(world: &mut World) -> Vec<Reason> {
+    let rejections = world.events.drain(..).filter_map(|event| match event {
+        Event::WouldReject(rejection) => Some(rejection.reason),
+        _ => None,
+    });
+    rejections.collect()
+}
+
+#[test]
+fn an_observed_bulkhead_models_permits_and_waits() {
+    let config = ProtectionConfig { bulkhead: observed(bulkhead(1, 1, 500)), ..ProtectionConfig::default() };
+    let mut world = World::new(&config, rules_with(|_| {}));
+    for name in ["a", "b", "c"] {
+        assert_eq!(world.start(name, |_| {}), [first()], "nobody waits and nobody is refused");
+        world.send(name);
+    }
+    assert_eq!(would(&mut world), [Reason::BulkheadFull], "c would have been");
+    let view = |world: &World| {
+        let view = &world.protection.view(at(world.now)).bulkheads[0];
+        (view.in_flight, view.queued)
+    };
+    assert_eq!(view(&world), (1, 1));
+    world.now = 100;
+    world.gone("a");
+    assert_eq!(view(&world), (1, 0), "b would have had the permit from now on");
+    assert_eq!(world.woken(), [] as [&str; 0]);
+    world.gone("b");
+    world.gone("c");
+    assert_eq!((view(&world), would(&mut world)), ((0, 0), vec![]));
+
+    // One whose wait would have been too long.
+    world.start("a", |_| {});
+    world.start("b", |_| {});
+    world.now = 700;
+    world.gone("b");
+    assert_eq!(would(&mut world), [Reason::BulkheadWaitTimeout]);
+}
+
+#[test]
+fn an_observed_breaker_models_itself_as_open() {
+    let config = ProtectionConfig { breaker: observed(breaker()), ..ProtectionConfig::default() };
+    let mut world = World::new(&config, rules_with(|rules| rules.retry = None));
+    for _ in 0..5 {
+        world.bad_call("a");
+    }
+    assert_eq!((world.state(), would(&mut world)), (State::Open, vec![]));
+    // What it would have refused stays out of its window.
+    for _ in 0..7 {
+        assert_eq!(world.good_call("a", 1), [first(), Action::Deliver, Action::Done]);
+    }
+    assert_eq!(would(&mut world), [Reason::CircuitOpen; 7]);
+    assert_eq!(world.protection.view(at(0)).breakers[0].counts.calls, 5);
+    // Virtual probes close it.
+    world.now = 10_000;
+    for _ in 0..3 {
+        world.good_call("a", 1);
+    }
+    assert_eq!((world.state(), would(&mut world)), (State::Closed, vec![]));
+}
+
+#[test]
+fn an_observed_breaker_wakes_nobody_to_refuse_them() {
+    let config = ProtectionConfig {
+        bulkhead: bulkhead(1, 5, 60_000),
+        breaker: observed(breaker()),
+        ..ProtectionConfig::default()
+    };
+    let mut world = World::new(&config, rules_with(|rules| rules.retry = None));
+    for _ in 0..4 {
+        world.bad_call("bad");
+    }
+    world.start("a", |_| {});
+    world.send("a");
+    world.start("b", |_| {});
+    world.head("a", Head { failure: true, status: 500, ..Head::default() });
+    world.ended("a");
+    assert_eq!(world.state(), State::Open);
+    world.woken();
+    assert_eq!(world.tell("b", Flight::handle_woken), [first()]);
+}
+
+#[test]
+fn observed_clocks_cut_nothing_and_tell_once() {
+    let rules = rules_with(|rules| {
+        rules.timeouts.mode = Mode::Observe;
+        rules.timeouts.request = Some(ms(1000));
+        rules.timeouts.connect = ms(700);
+        rules.timeouts.attempt = Some(ms(800));
+        rules.timeouts.idle = ms(500);
+        rules.deadline.mode = Mode::Observe;
+    });
+    let mut world = World::new(&ProtectionConfig::default(), rules);
+    world.start("a", |call| call.caller_deadline = Some(at(900)));
+    assert_eq!(world.flight("a").remaining(at(0)), None, "no field is added");
+    world.picked("a");
+    assert_eq!(world.time_out("a"), []);
+    world.tell("a", |flight, _, now| {
+        flight.handle_connected(now);
+        flight.handle_sent(now);
+    });
+    while world.flight("a").next_timeout().is_some() {
+        assert_eq!(world.time_out("a"), []);
+    }
+    use Reason::{AttemptTimeout, ConnectFailure, DeadlineExpired, IdleTimeout, RequestTimeout};
+    assert_eq!(would(&mut world), [ConnectFailure, DeadlineExpired, RequestTimeout, IdleTimeout, AttemptTimeout]);
+    assert_eq!(world.head("a", ok()), [Action::Deliver]);
+    assert_eq!(world.ended("a"), [Action::Done]);
+    assert_eq!(world.summary("a").reason, None);
+}
+
+#[test]
+fn an_observed_retry_is_not_made_and_its_answer_goes_out() {
+    let rules = rules_with(|rules| rules.retry = observed(rules.retry));
+    let mut world = World::new(&ProtectionConfig::default(), rules);
+    world.start("a", |_| {});
+    assert!(!world.flight("a").may_be_retried());
+    world.send("a");
+    assert_eq!(world.head("a", unavailable()), [Action::Deliver]);
+    world.ended("a");
+    assert_eq!(world.events, [Event::WouldRetry(RouteId::REST)]);
+    let summary = world.summary("a");
+    assert_eq!((summary.retries_over, summary.retry_denied), (false, None), "no field is added");
+}
+
+#[test]
+fn an_operators_word_holds_in_observe_too() {
+    let config = ProtectionConfig { breaker: observed(breaker()), ..ProtectionConfig::default() };
+    let mut world = World::new(&config, rules_with(|_| {}));
+    world.protection.force(None, breaker::Forced::Open, at(5000), at(0)).unwrap();
+    assert_eq!(rejected(&world.start("a", |_| {})), Reason::CircuitOpen);
+    world.now = 5000;
+    assert_eq!(world.good_call("a", 1), [first(), Action::Deliver, Action::Done]);
+}
+
+fn by_endpoint() -> ProtectionConfig {
+    let breaker = breaker_with(|settings| settings.scope = Scope::Endpoint);
+    ProtectionConfig { bulkhead: bulkhead(9, 0, 0), breaker, ..ProtectionConfig::default() }
+}
+
+fn fail_at(world: &mut World, endpoint: EndpointKey) {
+    world.start("bad", |_| {});
+    world.tell("bad", |flight, protection, now| flight.handle_picked(endpoint, protection, now));
+    world.failed("bad", Failure::Connect);
+}
+
+#[test]
+fn breakers_by_endpoint_filter_the_choice() {
+    let mut world = World::new(&by_endpoint(), rules_with(|rules| rules.retry = None));
+    let (bad, good) = (EndpointKey(1), EndpointKey(2));
+    for _ in 0..5 {
+        assert!(world.protection.endpoint_allows(bad, at(0)));
+        fail_at(&mut world, bad);
+    }
+    assert!(!world.protection.endpoint_allows(bad, at(0)) && world.protection.endpoint_allows(good, at(0)));
+    assert_eq!(world.start("a", |_| {}), [first()], "the call itself is not refused");
+    world.gone("a");
+
+    // Half-open lets a first attempt through and no retry; who lost the last place picks again.
+    world.now = 10_001;
+    assert!(!world.protection.endpoint_allows_retry(bad, at(10_001)));
+    for name in ["p", "q", "r"] {
+        world.start(name, |_| {});
+        assert!(world.protection.endpoint_allows(bad, at(10_001)));
+        world.tell(name, |flight, protection, now| flight.handle_picked(bad, protection, now));
+    }
+    world.start("late", |_| {});
+    let picks = |world: &mut World, endpoint| {
+        world.tell("late", |flight, protection, now| flight.handle_picked(endpoint, protection, now))
+    };
+    let elsewhere = Attempt { number: 1, kind: AttemptKind::First, fresh_connection: false, avoid: Some(bad) };
+    assert_eq!(picks(&mut world, bad), [Action::Attempt(elsewhere)]);
+    assert_eq!(picks(&mut world, good), []);
+    world.gone("late");
+
+    // Whoever cannot but pick it is refused in the end.
+    world.start("late", |_| {});
+    picks(&mut world, bad);
+    picks(&mut world, bad);
+    assert_eq!(rejected(&picks(&mut world, bad)), Reason::CircuitOpen);
+}
+
+#[test]
+fn an_endpoint_that_leaves_with_a_ticket_out_and_returns_keeps_its_breaker() {
+    let mut world = World::new(&by_endpoint(), rules_with(|rules| rules.retry = None));
+    let endpoint = EndpointKey(1);
+    let known = |world: &World| world.protection.view(at(0)).breakers.len();
+    world.start("a", |_| {});
+    world.picked("a");
+    assert_eq!(known(&world), 1);
+    world.protection.forget_endpoint(endpoint);
+    assert_eq!(known(&world), 0);
+    assert!(world.protection.endpoint_allows(endpoint, at(0)));
+    world.failed("a", Failure::Connect);
+    assert_eq!(world.protection.view(at(0)).breakers[0].counts.failed, 1);
+    world.protection.forget_endpoint(endpoint);
+    assert!(world.protection.endpoint_allows(endpoint, at(0)));
+    assert_eq!(world.protection.view(at(0)).breakers[0].counts.failed, 0, "with no ticket out it is forgotten");
+}
