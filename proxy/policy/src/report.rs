@@ -6,6 +6,9 @@ use crate::tree::{NodeId, Place, Tree};
 /// More than a person reads; what is beyond is only counted, so that a hostile source stays cheap.
 const MAX_DIAGNOSTICS: usize = 100;
 
+/// A suggestion made of a value is as long as the value; beyond this, in bytes, it helps nobody.
+const LONGEST_NEAREST: usize = 120;
+
 /// What is wrong, before it is known where.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -32,7 +35,7 @@ impl Problem {
     }
 
     pub(crate) fn nearest(mut self, nearest: Option<impl Into<String>>) -> Self {
-        self.nearest = nearest.map(Into::into);
+        self.nearest = nearest.map(Into::into).filter(|nearest| nearest.len() <= LONGEST_NEAREST);
         self
     }
 }

@@ -1,6 +1,9 @@
 //! No text makes the parser panic, hang, or say something about a place that is not there.
 #![allow(clippy::unwrap_used)]
 
+#[allow(dead_code, reason = "the other test of the schemas uses the rest")]
+mod checker;
+
 use std::fs;
 use std::path::Path;
 
@@ -113,6 +116,7 @@ fn check(text: &str) {
         Ok(set) => {
             let again = parse(&[Source::new("t", set.to_yaml())]).unwrap_or_else(|wrong| panic!("{text}\n{wrong}"));
             assert_eq!(again.to_yaml(), set.to_yaml());
+            assert_eq!(checker::verdicts(&set.to_yaml()), [] as [&str; 0], "{text}");
             set.warnings
         }
         Err(wrong) => {
@@ -156,7 +160,13 @@ proptest! {
     }
 }
 
-const HEAD: &str = "apiVersion: plimsoll.dev/v1alpha1\nkind: DependencyPolicy\nmetadata: {name: a}\nspec:\n  target: {hosts: [\"a:80\"]}\n";
+const HEAD: &str = "\
+apiVersion: plimsoll.dev/v1alpha1
+kind: DependencyPolicy
+metadata: {name: a}
+spec:
+  target: {hosts: [\"a:80\"]}
+";
 
 fn errors(text: String) -> Vec<String> {
     let wrong = parse(&[Source::new("t", text)]).unwrap_err();

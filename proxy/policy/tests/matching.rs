@@ -106,6 +106,7 @@ proptest! {
     fn a_normal_path_stays_as_it_is(path in "(/|\\.|a|%2e|%2F|%41|é){0,12}") {
         let normal = normal_path(&path).into_owned();
         prop_assert_eq!(normal_path(&normal), normal.as_str());
-        prop_assert!(normal.starts_with('/') && !normal.contains("//") && !normal.contains("/../") && !normal.contains("/./"));
+        prop_assert!(normal.starts_with('/'));
+        prop_assert!(["//", "/../", "/./"].iter().all(|piece| !normal.contains(piece)));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_policy::{ConnectionLimit, DependencyPolicy, Endpoints, Source, WorkloadPolicy, parse};
 use plimsoll_resilience::Mode;
-use plimsoll_resilience::breaker::WindowKind as Window;
+use plimsoll_resilience::breaker::WindowKind;
 use plimsoll_resilience::rules::{Methods, Streaming, WhenExpired};
 
 fn dependency(spec: &str) -> DependencyPolicy {
@@ -84,9 +84,15 @@ fn what_is_slow_follows_the_shorter_written_timeout() {
 #[test]
 fn a_block_has_its_own_mode_or_the_policys() {
     let policy = dependency(
-        "  mode: Observe\n  timeouts: {mode: Enforce}\n  deadline: {mode: Disabled}\n  circuitBreaker: {mode: Disabled}\n  \
-         bulkhead: {maxConcurrentCalls: 3, maxConnections: 4, maxWaitDuration: 1s}\n  retry: {}\n  routes:\n  \
-         - {name: r, match: {}, retry: {mode: Enforce}, bulkhead: {mode: Disabled, maxConcurrentCalls: 1}}\n",
+        "  mode: Observe
+  timeouts: {mode: Enforce}
+  deadline: {mode: Disabled}
+  circuitBreaker: {mode: Disabled}
+  bulkhead: {maxConcurrentCalls: 3, maxConnections: 4, maxWaitDuration: 1s}
+  retry: {}
+  routes:
+  - {name: r, match: {}, retry: {mode: Enforce}, bulkhead: {mode: Disabled, maxConcurrentCalls: 1}}
+",
     );
     assert_eq!(policy.mode, Mode::Observe);
     assert_eq!(policy.rules.timeouts.mode, Mode::Enforce);
@@ -104,11 +110,18 @@ fn a_block_has_its_own_mode_or_the_policys() {
 #[test]
 fn a_route_replaces_the_fields_that_it_names() {
     let policy = dependency(
-        "  timeouts: {connect: 3s, request: 2s, attempt: 1s}\n  deadline: {propagate: false, reserve: 20ms}\n  \
-         retry: {maxAttempts: 5, backoff: {base: 100ms, max: 7s}, budget: {percent: 7}}\n  routes:\n  \
-         - {name: r, match: {}, timeouts: {request: 9s}, deadline: {propagate: true}, retry: {methods: Safe, \
-         backoff: {max: 200ms}}, streaming: Never}\n  \
-         - {name: s, match: {}}\n",
+        "  timeouts: {connect: 3s, request: 2s, attempt: 1s}
+  deadline: {propagate: false, reserve: 20ms}
+  retry: {maxAttempts: 5, backoff: {base: 100ms, max: 7s}, budget: {percent: 7}}
+  routes:
+  - name: r
+    match: {}
+    timeouts: {request: 9s}
+    deadline: {propagate: true}
+    retry: {methods: Safe, backoff: {max: 200ms}}
+    streaming: Never
+  - {name: s, match: {}}
+",
     );
     let [route, same] = policy.routes.as_slice() else { panic!("two routes") };
     let clocks = &route.rules.timeouts;
@@ -141,9 +154,9 @@ fn a_429_is_retried_only_with_retry_after_until_it_is_written() {
 #[test]
 fn windows_are_time_or_calls() {
     let window = |spec: &str| dependency(spec).protection.breaker.unwrap().config.settings().window;
-    assert_eq!(window("  circuitBreaker: {slidingWindowSize: 10s}\n"), Window::Time(ms(10_000)));
+    assert_eq!(window("  circuitBreaker: {slidingWindowSize: 10s}\n"), WindowKind::Time(ms(10_000)));
     let count = "  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 50}\n";
-    assert_eq!(window(count), Window::Count(50));
+    assert_eq!(window(count), WindowKind::Count(50));
 }
 
 #[test]

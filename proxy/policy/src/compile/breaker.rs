@@ -10,6 +10,7 @@ use super::{checked, mode_of};
 use crate::field::{At, Optional};
 use crate::report::{Problem, Reader};
 use crate::spec::{CircuitBreaker, Timeouts};
+use crate::tree::NodeId;
 use crate::value::{CodePattern, GrpcCode, Positive, WindowSize, WindowType, duration_text};
 
 /// Slow, where neither a threshold nor a timeout is written.
@@ -24,7 +25,7 @@ pub(super) fn breaker(
     policy: Mode,
 ) -> Option<Moded<Config>> {
     let At { node, value: spec } = written.written()?;
-    let window = window(reader, spec);
+    let window = window(reader, *node, spec);
     let (wait, max_wait) = (spec.wait.value().0, spec.max_wait.value().0);
     if wait > max_wait {
         // Whichever of the two was written: the other one is a default then.
@@ -51,7 +52,7 @@ pub(super) fn breaker(
     Some(Moded { mode: mode_of(&spec.mode, policy), config })
 }
 
-fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<WindowKind> {
+fn window(reader: &mut Reader<'_>, block: NodeId, spec: &CircuitBreaker) -> Option<WindowKind> {
     let size = spec.window_size.written();
     match (spec.window_type.value(), size.map(|size| size.value)) {
         (WindowType::Time, None) => Some(WindowKind::Time(Duration::from_secs(30))),
@@ -78,9 +79,12 @@ fn window(reader: &mut Reader<'_>, spec: &CircuitBreaker) -> Option<WindowKind> 
             None
         }
         (WindowType::Count, None) => {
-            let at = spec.window_type.written()?.node;
-            let problem = Problem::new("a window of type Count needs its size");
-            reader.error(at, problem.expected("`slidingWindowSize` with a number of calls"));
+            // One that is there and could not be read was reported then.
+            if reader.tree.entry(block, "slidingWindowSize").is_none() {
+                let problem = Problem::new("a window of type Count needs its size");
+                let at = spec.window_type.written().map_or(block, |written| written.node);
+                reader.error(at, problem.expected("`slidingWindowSize` with a number of calls"));
+            }
             None
         }
     }

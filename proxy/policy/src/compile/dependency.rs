@@ -10,7 +10,7 @@ use plimsoll_resilience::{Mode, Moded, ProtectionConfig, RouteProtection, Rules,
 use super::breaker::{breaker, code_set, grpc_code_set, slow_threshold};
 use super::retry::{budget, retry};
 use super::target::target;
-use super::{as_in_force, checked, identity, mode_of, timing};
+use super::{Limits, as_in_force, checked, identity, mode_of, refuse_empty_bulkhead, timing};
 use crate::field::{At, Optional};
 use crate::matcher::{HeaderMatch, Matcher, PathMatch};
 use crate::model::{ConnectionLimit, DependencyPolicy, Route};
@@ -155,8 +155,6 @@ fn with_whole_routes(document: &DependencyDocument) -> DependencyDocument {
     whole
 }
 
-type Limits = (Option<Moded<bulkhead::Config>>, Option<Moded<ConnectionLimit>>);
-
 fn bulkhead(reader: &mut Reader<'_>, written: &Optional<Bulkhead>, policy: Mode, protocol: Protocol) -> Limits {
     let Some(At { node, value: spec }) = written.written() else {
         return (None, None);
@@ -165,11 +163,7 @@ fn bulkhead(reader: &mut Reader<'_>, written: &Optional<Bulkhead>, policy: Mode,
     let max_wait = spec.max_wait.value();
     let calls = spec.max_concurrent_calls.written();
     let connections = spec.max_connections.value().map(|max| ConnectionLimit { max: max.0, max_wait });
-    let nothing = ["maxConcurrentCalls", "maxConnections"].iter().all(|name| reader.tree.entry(*node, name).is_none());
-    if nothing && mode.is_on() {
-        let problem = Problem::new("this bulkhead limits nothing");
-        reader.error(*node, problem.expected("`maxConcurrentCalls`, or `maxConnections`"));
-    }
+    refuse_empty_bulkhead(reader, *node, mode);
     let calls = calls.and_then(|calls| {
         refuse_for_tcp(reader, calls.node, protocol);
         let config = bulkhead::Config::new(calls.value.0, spec.max_queued.value().0, max_wait);

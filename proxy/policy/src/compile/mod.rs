@@ -13,10 +13,10 @@ pub(crate) use dependency::{dependency, with_inherited};
 pub(crate) use timing::BUILT_IN_REQUEST;
 pub(crate) use workload::workload;
 
-use plimsoll_resilience::{ConfigError, Mode};
+use plimsoll_resilience::{ConfigError, Mode, Moded, bulkhead};
 
 use crate::field::{Optional, Value};
-use crate::model::{Origin, PolicyId};
+use crate::model::{ConnectionLimit, Origin, PolicyId};
 use crate::report::{Problem, Reader};
 use crate::spec::Metadata;
 use crate::tree::{NodeId, Tree};
@@ -31,6 +31,17 @@ fn identity(tree: &Tree, metadata: &Metadata) -> Option<(PolicyId, Origin)> {
 /// The mode of a block: its own, else the policy's.
 fn mode_of(block: &Optional<Mode>, policy: Mode) -> Mode {
     block.value().unwrap_or(policy)
+}
+
+/// The call permits and the connections that a bulkhead allows.
+type Limits = (Option<Moded<bulkhead::Config>>, Option<Moded<ConnectionLimit>>);
+
+fn refuse_empty_bulkhead(reader: &mut Reader<'_>, node: NodeId, mode: Mode) {
+    let limits = ["maxConcurrentCalls", "maxConnections"];
+    if mode.is_on() && limits.iter().all(|name| reader.tree.entry(node, name).is_none()) {
+        let problem = Problem::new("this bulkhead limits nothing");
+        reader.error(node, problem.expected("`maxConcurrentCalls`, or `maxConnections`"));
+    }
 }
 
 /// What a machine of the core says about its configuration, said at the field that it names.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_resilience::{Mode, Moded, ProtectionConfig, Rules, bulkhead};
 
 use super::timing::{inbound_deadline, inbound_timeouts};
-use super::{as_in_force, checked, identity, mode_of};
+use super::{Limits, as_in_force, checked, identity, mode_of, refuse_empty_bulkhead};
 use crate::field::{At, Optional};
 use crate::model::{ConnectionLimit, Drain, PortPolicy, Trust, WorkloadPolicy};
 use crate::report::{Problem, Reader};
@@ -56,18 +56,12 @@ fn ports(reader: &mut Reader<'_>, spec: &WorkloadSpec) -> Option<Vec<PortPolicy>
     Some(ports)
 }
 
-type Limits = (Option<Moded<bulkhead::Config>>, Option<Moded<ConnectionLimit>>);
-
 fn bulkhead(reader: &mut Reader<'_>, written: &Optional<InboundBulkhead>, policy: Mode) -> Limits {
     let Some(At { node, value: spec }) = written.written() else {
         return (None, None);
     };
     let mode = mode_of(&spec.mode, policy);
-    let nothing = ["maxConcurrentCalls", "maxConnections"].iter().all(|name| reader.tree.entry(*node, name).is_none());
-    if nothing && mode.is_on() {
-        let problem = Problem::new("this bulkhead limits nothing");
-        reader.error(*node, problem.expected("`maxConcurrentCalls`, or `maxConnections`"));
-    }
+    refuse_empty_bulkhead(reader, *node, mode);
     let calls = spec.max_concurrent_calls.value().and_then(|calls| {
         // Nobody waits: a queue for callers is a block of its own.
         checked(reader, *node, bulkhead::Config::new(calls.0, 0, Duration::ZERO))

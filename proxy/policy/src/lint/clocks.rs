@@ -77,23 +77,17 @@ fn attempts_fit(reader: &mut Reader<'_>, timeouts: &Timeouts, retry: &Retry) {
     }
     // When the next attempt begins: without any back-off, and with the longest.
     let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
-    let limit = duration_text(request);
     for number in 1..=retry.max_attempts.value().0 {
-        let message = if least >= request {
-            let timeouts = duration_text(least);
-            format!(
-                "attempt {number} can never run after timeouts: those before it take {timeouts}, and `request` is {limit}"
-            )
+        let what = if least >= request {
+            format!("can never run after timeouts: those before it take {}", duration_text(least))
         } else if most + attempt > request {
-            let before = duration_text(most);
-            format!(
-                "attempt {number} is cut short after timeouts: it begins after up to {before}, and `request` is {limit}"
-            )
+            format!("is cut short after timeouts: it begins after up to {}", duration_text(most))
         } else {
             least += attempt;
             most += attempt + backoff.ceiling(number - 1);
             continue;
         };
+        let message = format!("attempt {number} {what}, and `request` is {}", duration_text(request));
         let expected = "fewer attempts, a shorter `attempt`, or a longer `request`";
         reader.warn(at, Problem::new(message).expected(expected));
         return;

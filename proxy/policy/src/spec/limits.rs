@@ -38,7 +38,9 @@ block! {
         "maxWaitDuration" max_wait: Defaulted<Duration> = "0s",
     }
     later { "connectionRate", "perKey", "holdAbandoned" unless "0s" }
-    elsewhere { "maxConnections" => "`spec.bulkhead.maxConnections`: connections belong to the dependency, not to a route" }
+    elsewhere {
+        "maxConnections" => "`spec.bulkhead.maxConnections`: connections belong to the dependency, not to a route",
+    }
 }
 
 block! {

@@ -94,7 +94,8 @@ impl Tree {
 
     /// Nothing is written there, or `~` or `null`.
     pub(crate) fn is_null(&self, node: NodeId) -> bool {
-        matches!(self.kind(node), Kind::Scalar { text, plain: true } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+        let Kind::Scalar { text, plain: true } = self.kind(node) else { return false };
+        matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
     /// A map or list with nothing in it.

@@ -49,7 +49,8 @@ impl Scalar for CodePattern {
     }
 
     fn schema() -> Json {
-        json!({"anyOf": [{"type": "integer", "minimum": 100, "maximum": 599}, {"type": "string", "pattern": "^[1-5]xx$"}]})
+        let code = json!({"type": "integer", "minimum": 100, "maximum": 599});
+        json!({"anyOf": [code, {"type": "string", "pattern": "^[1-5]xx$"}]})
     }
 }
 

@@ -105,7 +105,9 @@ impl Scalar for HostPattern {
     }
 
     fn schema() -> Json {
-        json!({"type": "string", "pattern": "^(\\*\\.)?[A-Za-z0-9_.-]+(:[0-9]{1,5})?$|^\\[[0-9A-Fa-f:.]+\\](:[0-9]{1,5})?$|^[0-9A-Fa-f:.]+$"})
+        let name = r"^(\*\.)?[A-Za-z0-9_.-]+(:[0-9]{1,5})?$";
+        let address = r"^\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?$|^[0-9A-Fa-f:.]+$";
+        json!({"type": "string", "pattern": format!("{name}|{address}")})
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) enum Form {
     Word,
     /// Any string; one that YAML would take for a number, a boolean or null needs quotes.
     Free,
-    /// A number or a string.
+    /// A number, never quoted, or a string that is none.
     Either,
 }
 
@@ -51,18 +51,14 @@ pub(crate) trait Scalar: Sized + Clone {
 }
 
 pub(crate) fn read_scalar<T: Scalar>(reader: &mut Reader<'_>, node: NodeId) -> Option<T> {
-    let Kind::Scalar { text, plain } = reader.tree.kind(node) else {
+    let null = reader.tree.is_null(node);
+    let (Kind::Scalar { text, plain }, false) = (reader.tree.kind(node), null) else {
         wrong_kind(reader, node, T::EXPECTED);
         return None;
     };
-    if reader.tree.is_null(node) {
-        wrong_kind(reader, node, T::EXPECTED);
-        return None;
-    }
     let problem = match T::FORM {
-        Form::Bare if !plain => {
-            Problem::new(format!("{} is text here", quote(text))).expected("the same without quotes")
-        }
+        Form::Bare if !plain => unquote(text),
+        Form::Either if !plain && is_retyped(text) => unquote(text),
         Form::Free if *plain && is_retyped(text) => {
             Problem::new(format!("{} is not text to YAML", quote(text))).expected("the same in quotes")
         }
@@ -77,6 +73,10 @@ pub(crate) fn read_scalar<T: Scalar>(reader: &mut Reader<'_>, node: NodeId) -> O
     };
     reader.error(node, problem);
     None
+}
+
+fn unquote(text: &str) -> Problem {
+    Problem::new(format!("{} is text here", quote(text))).expected("the same without quotes")
 }
 
 /// Whether some YAML parser on the way (kubectl reads YAML 1.1) makes a number or a boolean of it.

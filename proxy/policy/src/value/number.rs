@@ -99,7 +99,7 @@ const SIZE_UNITS: [(&str, u64); 7] =
     [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10), ("G", 1_000_000_000), ("M", 1_000_000), ("k", 1000), ("", 1)];
 
 impl Scalar for Size {
-    const FORM: Form = Form::Either;
+    const FORM: Form = Form::Word;
     const EXPECTED: &'static str = "a size such as 64Ki or 1Mi";
 
     fn parse(text: &str) -> Result<Self, Problem> {
@@ -122,7 +122,8 @@ impl Scalar for Size {
     }
 
     fn schema() -> Json {
-        json!({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+(Ki|Mi|Gi|k|M|G)?$"}]})
+        let quantity = json!({"type": "string", "pattern": "^[0-9]+(Ki|Mi|Gi|k|M|G)?$"});
+        json!({"anyOf": [{"type": "integer", "minimum": 0}, quantity]})
     }
 }
 

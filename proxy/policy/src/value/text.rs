@@ -101,13 +101,15 @@ text!(
         if text.bytes().all(inner) && text.as_bytes().first().is_some_and(u8::is_ascii_uppercase) {
             return Ok(());
         }
-        Err(Problem::new(format!("{} is not a method (they are case-sensitive)", quote(text))).nearest(nearest(text, METHODS)))
+        let problem = Problem::new(format!("{} is not a method (they are case-sensitive)", quote(text)));
+        Err(problem.nearest(nearest(text, METHODS)))
     }
 );
 
 text!(
     /// The name of a header field, in lower case.
-    HeaderName, "a field name in lower case, such as x-user", {"type": "string", "pattern": "^[-a-z0-9!#$%&'*+.^_`|~]+$"}, |text| {
+    HeaderName, "a field name in lower case, such as x-user",
+    {"type": "string", "pattern": "^[-a-z0-9!#$%&'*+.^_`|~]+$"}, |text| {
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if text.is_empty() || !text.bytes().all(token) {
             return Err(Problem::new(format!("{} is not a header field's name", quote(text))));
