@@ -13,6 +13,7 @@ mod compile;
 mod conflict;
 mod diagnostic;
 mod document;
+mod emit;
 mod field;
 mod lint;
 mod matcher;

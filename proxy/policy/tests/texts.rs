@@ -49,6 +49,19 @@ fn policy_in_force_is_the_same_policy() {
     }
 }
 
+/// The second opinion: another parser reads what is written as the same tree of text, numbers and truths.
+#[test]
+fn policy_in_force_is_read_alike_by_others() {
+    for (name, source) in texts("good") {
+        let set = parse(&[source]).unwrap();
+        for document in set.to_yaml().split("---\n") {
+            let tree: serde_yaml::Value = serde_yaml::from_str(document).unwrap();
+            let again = Source::new(&name, serde_json::to_string(&tree).unwrap());
+            assert_eq!(parse(&[again]).unwrap().to_yaml(), document, "{name}");
+        }
+    }
+}
+
 #[test]
 fn bad_policy_is_refused_with_all_that_is_wrong() {
     for (name, source) in texts("bad") {

@@ -15,7 +15,8 @@ pub(crate) use workload::workload;
 
 use plimsoll_resilience::{ConfigError, Mode, Moded, bulkhead};
 
-use crate::field::{Optional, Value};
+use crate::emit::emit;
+use crate::field::{Block, Optional, write_block};
 use crate::model::{ConnectionLimit, Origin, PolicyId};
 use crate::report::{Problem, Reader};
 use crate::spec::Metadata;
@@ -57,6 +58,6 @@ fn checked<T>(reader: &mut Reader<'_>, block: NodeId, config: Result<T, ConfigEr
 }
 
 /// The document as it is in force: what was written, and the defaults of the blocks that were written.
-fn as_in_force<T: Value>(document: &T) -> String {
-    serde_yaml::to_string(&document.write()).expect("a tree of maps, lists and scalars can always be written as YAML")
+fn as_in_force<T: Block>(document: &T) -> String {
+    emit(&write_block(document))
 }

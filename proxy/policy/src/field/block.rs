@@ -98,9 +98,9 @@ fn asks_for_nothing(tree: &Tree, value: NodeId, off: Option<&str>) -> bool {
     }
 }
 
-pub(crate) fn write_block<B: Block>(block: &B) -> Yaml {
+pub(crate) fn write_block<B: Block>(block: &B) -> Mapping {
     let written = block.slots().into_iter().filter_map(|(name, slot)| Some((Yaml::from(name), slot.write()?)));
-    Yaml::Mapping(written.collect::<Mapping>())
+    written.collect()
 }
 
 pub(crate) fn schema_of_block<B: Block>() -> Json {
@@ -190,7 +190,7 @@ macro_rules! block {
             }
 
             fn write(&self) -> serde_yaml::Value {
-                $crate::field::write_block(self)
+                serde_yaml::Value::Mapping($crate::field::write_block(self))
             }
 
             fn inherit(&mut self, from: &Self) {

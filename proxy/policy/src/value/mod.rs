@@ -80,7 +80,7 @@ fn unquote(text: &str) -> Problem {
 }
 
 /// Whether some YAML parser on the way (kubectl reads YAML 1.1) makes a number or a boolean of it.
-fn is_retyped(text: &str) -> bool {
+pub(crate) fn is_retyped(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     is_boolean(&lower) || matches!(lower.as_str(), "null" | "~") || is_number(&lower)
 }
