@@ -2,8 +2,9 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -16,7 +17,25 @@ const DEFAULT_PORT: u16 = 15000;
 
 /// The secret. It has no `Display`, and `Debug` hides it.
 #[derive(Clone)]
-pub struct Token(String);
+pub struct Token(Arc<Secret>);
+
+struct Secret {
+    text: String,
+    /// The file that we made for it, which goes when the last user of the token does: with a port of its own at each
+    /// start there would be another one each time.
+    file: Option<PathBuf>,
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        // Whoever has taken the port since has written a token of its own there.
+        if let Some(path) = &self.file
+            && fs::read_to_string(path).is_ok_and(|text| text.trim_end() == self.text)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
 
 /// Why there is no token.
 #[derive(Debug, Error)]
@@ -34,9 +53,9 @@ pub enum TokenError {
     /// The file given holds no usable token.
     #[error("the token file {} must hold one line of {SHORTEST} to {LONGEST} visible characters", .0.display())]
     Unusable(PathBuf),
-    /// The state directory belongs to somebody else, who could read or replace the token.
-    #[error("the state directory {} belongs to another user; name one of your own with --state-dir", .0.display())]
-    ForeignDirectory(PathBuf),
+    /// The state directory belongs to somebody else, or others may write to it: they could replace the token.
+    #[error("the state directory {} can be written by other users; name one of your own with --state-dir, a new one below it for example", .0.display())]
+    SharedDirectory(PathBuf),
 }
 
 impl Token {
@@ -51,20 +70,20 @@ impl Token {
         let token = text.trim_end_matches(['\r', '\n']);
         let usable =
             (SHORTEST..=LONGEST as usize).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
-        if usable { Ok(Token(token.to_owned())) } else { Err(TokenError::Unusable(path.to_owned())) }
+        if usable { Ok(Token::new(token.to_owned(), None)) } else { Err(TokenError::Unusable(path.to_owned())) }
     }
 
     /// Makes a new token and leaves it in the state directory for `plimsoll` to find: `admin.token`, or
     /// `admin-PORT.token` when the admin port is not the default one.
     ///
     /// # Errors
-    /// The directory or the file cannot be written, or the directory belongs to another user.
+    /// The directory or the file cannot be written, or other users may write to the directory.
     pub fn create(state_dir: &Path, admin_port: u16) -> Result<Token, TokenError> {
         make_private_dir(state_dir)?;
         let path = token_path(state_dir, admin_port);
-        let token = Token(random_hex().map_err(io_error("cannot read", Path::new("/dev/urandom")))?);
-        token.write(&path).map_err(io_error("cannot write the token file", &path))?;
-        Ok(token)
+        let text = random_hex().map_err(io_error("cannot read", Path::new("/dev/urandom")))?;
+        write_token(&text, &path).map_err(io_error("cannot write the token file", &path))?;
+        Ok(Token::new(text, Some(path)))
     }
 
     /// Whether an `Authorization` value carries this token. Takes the same time wherever they differ.
@@ -73,17 +92,11 @@ impl Token {
         let Some((scheme, given)) = authorization.split_at_checked(7) else {
             return false;
         };
-        scheme.eq_ignore_ascii_case(b"bearer ") && same(given.trim_ascii(), self.0.as_bytes())
+        scheme.eq_ignore_ascii_case(b"bearer ") && same(given.trim_ascii(), self.0.text.as_bytes())
     }
 
-    /// Beside the final name and renamed, so that a reader never sees half of it and a link is never followed.
-    fn write(&self, path: &Path) -> io::Result<()> {
-        let beside = path.with_extension(format!("token.{}", std::process::id()));
-        let _ = fs::remove_file(&beside);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(self.0.as_bytes())?;
-        file.write_all(b"\n")?;
-        fs::rename(&beside, path)
+    fn new(text: String, file: Option<PathBuf>) -> Token {
+        Token(Arc::new(Secret { text, file }))
     }
 }
 
@@ -103,21 +116,23 @@ pub fn token_path(state_dir: &Path, admin_port: u16) -> PathBuf {
     }
 }
 
+/// Made private when it is not there. One that is there keeps its mode, since it may be more than ours; what is in it
+/// is private by itself.
 fn make_private_dir(dir: &Path) -> Result<(), TokenError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(io_error("cannot make the state directory", dir))?;
+    let make = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    make.map_err(io_error("cannot make the state directory", dir))?;
     let metadata = fs::metadata(dir).map_err(io_error("cannot read the state directory", dir))?;
-    if std::os::unix::fs::MetadataExt::uid(&metadata) != nix::unistd::geteuid().as_raw() {
-        return Err(TokenError::ForeignDirectory(dir.to_owned()));
-    }
-    if metadata.permissions().mode() & 0o077 != 0 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
-            .map_err(io_error("cannot make the state directory private", dir))?;
-    }
-    Ok(())
+    let is_ours = metadata.uid() == nix::unistd::geteuid().as_raw();
+    if is_ours && metadata.mode() & 0o022 == 0 { Ok(()) } else { Err(TokenError::SharedDirectory(dir.to_owned())) }
+}
+
+/// Beside the final name and renamed, so that a reader never sees half of it and a link is never followed.
+fn write_token(text: &str, path: &Path) -> io::Result<()> {
+    let beside = path.with_extension(format!("token.{}", std::process::id()));
+    let _ = fs::remove_file(&beside);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    file.write_all(format!("{text}\n").as_bytes())?;
+    fs::rename(&beside, path)
 }
 
 /// 256 bits from the system.
@@ -147,7 +162,7 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TokenE
 impl Token {
     /// A token that tests know.
     pub(crate) fn known(text: &str) -> Token {
-        Token(text.to_owned())
+        Token::new(text.to_owned(), None)
     }
 }
 
@@ -156,7 +171,12 @@ mod tests {
     use super::*;
 
     fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o777
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
     #[test]
@@ -165,23 +185,51 @@ mod tests {
         let dir = root.path().join("state/plimsoll");
         let first = Token::create(&dir, 15000).unwrap();
         let second = Token::create(&dir, 40123).unwrap();
-        assert_eq!(
-            (mode(&dir), mode(&dir.join("admin.token")), mode(&dir.join("admin-40123.token"))),
-            (0o700, 0o600, 0o600)
-        );
-        assert_ne!(first.0, second.0);
-        assert_eq!(Token::read(&dir.join("admin.token")).unwrap().0, first.0);
-        assert_eq!(first.0.len(), 64);
+        let (plain, with_port) = (dir.join("admin.token"), dir.join("admin-40123.token"));
+        assert_eq!((mode(&dir), mode(&plain), mode(&with_port)), (0o700, 0o600, 0o600));
+        assert_ne!(first.0.text, second.0.text);
+        assert_eq!(Token::read(&plain).unwrap().0.text, first.0.text);
+        assert_eq!(first.0.text.len(), 64);
     }
 
     #[test]
-    fn an_open_directory_is_closed_and_an_old_token_replaced() {
+    fn an_old_token_is_replaced_and_its_mode_with_it() {
         let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(dir.path().join("admin.token"), "old").unwrap();
-        fs::set_permissions(dir.path().join("admin.token"), fs::Permissions::from_mode(0o644)).unwrap();
-        Token::create(dir.path(), 15000).unwrap();
-        assert_eq!((mode(dir.path()), mode(&dir.path().join("admin.token"))), (0o700, 0o600));
+        let path = dir.path().join("admin.token");
+        fs::write(&path, "old").unwrap();
+        set_mode(&path, 0o644);
+        let _token = Token::create(dir.path(), 15000).unwrap();
+        assert_eq!(mode(&path), 0o600);
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        for shared in [0o777, 0o770, 0o1777] {
+            set_mode(dir.path(), shared);
+            assert!(matches!(Token::create(dir.path(), 15000), Err(TokenError::SharedDirectory(_))));
+            assert_eq!((mode(dir.path()), fs::read_dir(dir.path()).unwrap().count()), (shared & 0o777, 0));
+        }
+        set_mode(dir.path(), 0o755);
+        let _token = Token::create(dir.path(), 15000).unwrap();
+        assert_eq!(mode(dir.path()), 0o755);
+    }
+
+    #[test]
+    fn the_file_goes_with_the_token_unless_it_is_another_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.token");
+        let first = Token::create(dir.path(), 15000).unwrap();
+        let second = Token::create(dir.path(), 15000).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second.clone());
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+        fs::write(&path, "a-token-of-my-own-making").unwrap();
+        drop(Token::read(&path).unwrap());
+        assert!(path.exists(), "a file that somebody else manages is not ours to remove");
     }
 
     #[test]
@@ -190,7 +238,7 @@ mod tests {
         let victim = dir.path().join("victim");
         fs::write(&victim, "mine").unwrap();
         std::os::unix::fs::symlink(&victim, dir.path().join("admin.token")).unwrap();
-        Token::create(dir.path(), 15000).unwrap();
+        let _token = Token::create(dir.path(), 15000).unwrap();
         assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
     }
 
@@ -223,7 +271,7 @@ mod tests {
             assert!(message.contains("must hold one line") && (bad.is_empty() || !message.contains(bad)), "{message}");
         }
         fs::write(&path, "a-token-of-my-own-making\r\n").unwrap();
-        assert_eq!(Token::read(&path).unwrap().0, "a-token-of-my-own-making");
+        assert_eq!(Token::read(&path).unwrap().0.text, "a-token-of-my-own-making");
         assert!(!format!("{:?}", Token::read(&path)).contains("own-making"));
     }
 }

@@ -129,10 +129,10 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// The numbers, where something was measured. No limit is zero, so two zeros mean that nothing was.
+    /// The numbers, where there was a limit to measure against: no limit is zero.
     #[must_use]
     pub fn measured(&self) -> Option<Numbers> {
-        self.numbers.filter(|numbers| numbers.observed > 0 || numbers.limit > 0)
+        self.numbers.filter(|numbers| numbers.limit > 0)
     }
 
     /// The status that goes out.

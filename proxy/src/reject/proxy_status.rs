@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_not_shown() {
-        let refusal = Refusal { numbers: Some(Numbers { observed: 0, limit: 0 }), ..Refusal::new(Reason::NoRoute) };
+        let refusal = Refusal { numbers: Some(Numbers { observed: 3, limit: 0 }), ..Refusal::new(Reason::NoRoute) };
         assert!(!value(&refusal, true).contains("observed"));
     }
 

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::Write as _;
+use std::time::Duration;
 
 use plimsoll_resilience::Reason;
 use serde::Serialize;
 
 use super::decisions::millis;
 use super::spool::Lane;
-use super::text::{push_timestamp, timestamp, without_query};
+use super::text::{Stamp, timestamp, without_query};
 use super::{CallReport, LogFormat};
 
 /// Bytes of a path that are logged; a target may have 16 KiB.
@@ -20,23 +21,23 @@ const LONGEST_PATH: usize = 1_024;
 pub(super) struct AccessLane {
     lane: Lane,
     format: LogFormat,
-    line: RefCell<Vec<u8>>,
+    state: RefCell<(Stamp, Vec<u8>)>,
 }
 
 impl AccessLane {
     pub fn new(lane: Lane, format: LogFormat) -> Self {
-        AccessLane { lane, format, line: RefCell::default() }
+        AccessLane { lane, format, state: RefCell::default() }
     }
 
     pub fn write(&self, report: &CallReport<'_>) {
-        let mut line = self.line.borrow_mut();
+        let (stamp, line) = &mut *self.state.borrow_mut();
         line.clear();
         match self.format {
-            LogFormat::Text => push_text(&mut line, report),
-            LogFormat::Json => push_json(&mut line, report),
+            LogFormat::Text => push_text(line, stamp, report),
+            LogFormat::Json => push_json(line, report),
         }
         line.push(b'\n');
-        self.lane.append(&line);
+        self.lane.append(line);
     }
 }
 
@@ -51,11 +52,9 @@ fn path<'a>(report: &CallReport<'a>) -> &'a [u8] {
 
 /// `time direction method host path status reason policy route attempts endpoint duration upstream received sent trace`,
 /// with `-` for what is not there, so that a line always has the same fields in the same places.
-fn push_text(out: &mut Vec<u8>, report: &CallReport<'_>) {
+fn push_text(out: &mut Vec<u8>, stamp: &mut Stamp, report: &CallReport<'_>) {
     let facts = &report.facts;
-    let mut time = String::with_capacity(24);
-    push_timestamp(&mut time, facts.time);
-    out.extend_from_slice(time.as_bytes());
+    stamp.push(out, facts.time);
     push_word(out, "", facts.direction.as_str().as_bytes());
     push_word(out, "", facts.method);
     push_word(out, "", facts.host);
@@ -73,24 +72,37 @@ fn push_text(out: &mut Vec<u8>, report: &CallReport<'_>) {
         Some(endpoint) => write!(out, " endpoint={endpoint}"),
         None => out.write_all(b" endpoint=-"),
     };
-    let _ = write!(out, " duration_ms={}", millis(report.duration));
-    let _ = match report.summary.latency {
-        Some(upstream) => write!(out, " upstream_ms={}", millis(upstream)),
-        None => out.write_all(b" upstream_ms=-"),
-    };
+    out.extend_from_slice(b" duration_ms=");
+    push_millis(out, report.duration);
+    out.extend_from_slice(b" upstream_ms=");
+    match report.summary.latency {
+        Some(upstream) => push_millis(out, upstream),
+        None => out.push(b'-'),
+    }
     let _ = write!(out, " received={} sent={}", report.bytes_received, report.bytes_sent);
     push_word(out, "trace=", facts.trace_id.as_bytes());
+}
+
+/// Milliseconds with three digits behind the point; floating point would cost as much as the rest of the line.
+fn push_millis(out: &mut Vec<u8>, duration: Duration) {
+    let micros = duration.as_micros();
+    let _ = write!(out, "{}.{:03}", micros / 1_000, micros % 1_000);
 }
 
 /// A field of a text line. Bytes that would end it, or reach the terminal of who reads it, become `\xNN`.
 fn push_word(out: &mut Vec<u8>, key: &str, word: &[u8]) {
     out.push(b' ');
     out.extend_from_slice(key.as_bytes());
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\' && byte != b'"';
     if word.is_empty() {
         out.push(b'-');
+        return;
+    }
+    if word.iter().copied().all(is_plain) {
+        return out.extend_from_slice(word);
     }
     for &byte in word {
-        if byte.is_ascii_graphic() && byte != b'\\' && byte != b'"' {
+        if is_plain(byte) {
             out.push(byte);
         } else {
             let _ = write!(out, "\\x{byte:02x}");
@@ -151,7 +163,7 @@ mod tests {
 
     fn text(report: &CallReport<'_>) -> String {
         let mut out = Vec::new();
-        push_text(&mut out, report);
+        push_text(&mut out, &mut Stamp::default(), report);
         String::from_utf8(out).unwrap()
     }
 

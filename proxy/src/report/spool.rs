@@ -7,12 +7,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 /// Bytes that wait in one lane at most: a tenth of a second at 10,000 calls a second.
 const LANE_BYTES: usize = 256 * 1_024;
+
+/// How long the end of the process waits for the last lines.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// While lines keep coming the thread wakes this often, so that nobody pays for waking it with each line.
 const GATHER: Duration = Duration::from_millis(50);
@@ -30,11 +33,13 @@ pub enum Target {
     Stderr,
 }
 
-/// A target, its lanes and its thread. Dropping it writes what the lanes hold and ends the thread.
+/// A target, its lanes and its thread. Dropping it has what the lanes hold written, for at most [`LAST_WORDS`].
 #[derive(Debug)]
 pub(super) struct Spool {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Thread,
+    /// Closed by the thread when it has written everything and ends.
+    ended: Mutex<mpsc::Receiver<()>>,
 }
 
 #[derive(Debug)]
@@ -52,7 +57,7 @@ struct Shared {
 pub(super) struct Lane {
     buffer: Arc<Mutex<Vec<u8>>>,
     shared: Arc<Shared>,
-    thread: thread::Thread,
+    thread: Thread,
 }
 
 impl Spool {
@@ -69,19 +74,22 @@ impl Spool {
             reopen: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
+        let (ending, ended) = mpsc::channel();
         let thread = thread::Builder::new().name(name.to_owned()).spawn({
             let shared = shared.clone();
-            move || drive_writer(&shared, &target, output)
+            move || {
+                drive_writer(&shared, &target, output);
+                drop(ending);
+            }
         })?;
-        Ok(Spool { shared, thread: Some(thread) })
+        Ok(Spool { shared, thread: thread.thread().clone(), ended: Mutex::new(ended) })
     }
 
     /// A lane of its own for one writer of lines.
     pub fn lane(&self) -> Lane {
         let buffer = Arc::new(Mutex::new(Vec::new()));
         lock(&self.shared.lanes).push(buffer.clone());
-        let thread = self.thread.as_ref().expect("the thread is there until the spool is dropped").thread().clone();
-        Lane { buffer, shared: self.shared.clone(), thread }
+        Lane { buffer, shared: self.shared.clone(), thread: self.thread.clone() }
     }
 
     /// Lines that found their lane full, or that the target did not take.
@@ -92,20 +100,16 @@ impl Spool {
     /// Opens the file again by name, for who rotates logs by renaming them.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::SeqCst);
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
+        self.thread.unpark();
     }
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // Its panic was printed when it happened.
-            let _ = thread.join();
-        }
+        self.thread.unpark();
+        // A reader that has stopped reading our pipe must not keep the process from ending.
+        let _ = lock(&self.ended).recv_timeout(LAST_WORDS);
     }
 }
 
@@ -225,6 +229,21 @@ mod tests {
         let lane = spool.lane();
         lane.append(&vec![b'x'; LANE_BYTES + 1]);
         assert_eq!(spool.dropped(), 1);
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_does_not_keep_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // Opened both ways, so that opening it does not wait either.
+        let _reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let spool = Spool::open("test", Target::File(path)).unwrap();
+        let lane = spool.lane();
+        for _ in 0..200 {
+            lane.append(&[b'x'; 1_024]);
+        }
+        drop(spool);
     }
 
     #[test]

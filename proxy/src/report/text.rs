@@ -1,6 +1,6 @@
 //! Text that came from elsewhere, made safe to print.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::time::SystemTime;
 
 use serde::Serializer;
@@ -20,17 +20,33 @@ pub(super) fn without_query(target: &[u8]) -> &[u8] {
 }
 
 /// A moment as RFC 3339 in UTC, with milliseconds.
+#[must_use]
 pub fn timestamp(time: SystemTime) -> String {
-    let mut out = String::with_capacity(24);
-    push_timestamp(&mut out, time);
-    out
-}
-
-/// Appends a moment as RFC 3339 in UTC, with milliseconds.
-pub(super) fn push_timestamp(out: &mut String, time: SystemTime) {
     // Times that jiff cannot hold are thousands of years away; a clock that says so is not worth a panic.
     let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    let _ = write!(out, "{time:.3}");
+    format!("{time:.3}")
+}
+
+/// The same for many moments close to each other: the calendar is asked once a second.
+#[derive(Debug, Default)]
+pub(super) struct Stamp {
+    second: u64,
+    /// `2026-11-30T14:30:51`; empty before the first use.
+    text: String,
+}
+
+impl Stamp {
+    pub fn push(&mut self, out: &mut Vec<u8>, time: SystemTime) {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if since.as_secs() != self.second || self.text.is_empty() {
+            self.second = since.as_secs();
+            self.text = timestamp(time);
+            self.text.truncate("2026-11-30T14:30:51".len());
+        }
+        out.extend_from_slice(self.text.as_bytes());
+        // Writing to a Vec cannot fail.
+        let _ = write!(out, ".{:03}Z", since.subsec_millis());
+    }
 }
 
 pub(super) fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
@@ -61,5 +77,16 @@ mod tests {
         let time = SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_120_999);
         assert_eq!(timestamp(time), "2023-11-14T22:13:20.120Z");
         assert_eq!(timestamp(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn a_stamp_is_the_timestamp() {
+        let mut stamp = Stamp::default();
+        for millis in [0, 1, 999, 1_000, 1_001, 500, 1_700_000_000_120, 1_700_000_000_999, 1_700_000_001_000] {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+            let mut out = Vec::new();
+            stamp.push(&mut out, time);
+            assert_eq!(String::from_utf8(out).unwrap(), timestamp(time));
+        }
     }
 }
