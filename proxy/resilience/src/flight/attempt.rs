@@ -26,6 +26,9 @@ impl Flight {
         self.endpoint = Some(endpoint);
         if let Err(rejection) = protection.take_endpoint_ticket(&mut self.holdings, endpoint, self.asker, now) {
             self.facts.repicked += 1;
+            if self.call_is_over(protection, now) {
+                return;
+            }
             if self.facts.repicked < REPICKS {
                 self.outbox.push(Out::Attempt);
             } else {
@@ -92,10 +95,6 @@ impl Flight {
         self.note_slow(protection, now);
         self.handle_progress(now);
         self.verdict = self.verdict_on(&head, now);
-        if head.streaming && self.rules.streaming != Streaming::Never && !self.facts.streaming {
-            self.facts.streaming = true;
-            self.deadline.begin_streaming(&self.rules, self.arrived);
-        }
         if let Some(wait) = self.consider_retry(&Trouble::answer(&head), protection, now) {
             self.finish_attempt(Ended::Whole, protection, now);
             self.facts.kept = true;
@@ -104,6 +103,10 @@ impl Flight {
             return;
         }
         self.phase = Phase::Answering;
+        if head.streaming && self.rules.streaming != Streaming::Never && !self.facts.streaming {
+            self.facts.streaming = true;
+            self.deadline.begin_streaming(&self.rules, self.arrived);
+        }
         if self.facts.streaming {
             self.handle_stream_begun(protection, now);
         }
@@ -152,8 +155,13 @@ impl Flight {
 
     /// The dependency has not begun: one fresh try, at once, with the same permit.
     fn try_afresh(&mut self, protection: &mut Protection, now: Timestamp) {
+        if self.call_is_over(protection, now) {
+            return;
+        }
         protection.give_back_endpoint_ticket(&mut self.holdings, now);
         self.stop_clocks();
+        // That one was none.
+        self.attempts -= u32::from(self.phase > Phase::Picking);
         self.facts.fresh_spent = true;
         self.facts.fresh = true;
         self.endpoint = None;
@@ -295,8 +303,7 @@ impl Flight {
     }
 
     fn count_attempt(&mut self) {
-        self.attempts += u32::from(!self.facts.counted);
-        self.facts.counted = true;
+        self.attempts += 1;
         self.facts.fresh = false;
         // A retry that is made is paid for.
         self.token = None;

@@ -94,8 +94,6 @@ struct Facts {
     fresh_spent: bool,
     /// The attempt to come takes no pooled connection.
     fresh: bool,
-    /// The attempt that runs, or is to be made afresh, is in `attempts`.
-    counted: bool,
     /// An attempt of this call was slow, and this one is.
     ever_slow: bool,
     slow: bool,
@@ -467,7 +465,7 @@ impl Flight {
 
     const fn attempt_number(&self) -> u32 {
         match self.phase {
-            Phase::Picking if !self.facts.counted => self.attempts + 1,
+            Phase::Picking => self.attempts + 1,
             _ => self.attempts,
         }
     }

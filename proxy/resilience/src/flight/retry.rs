@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::breaker::Asker;
-use crate::mode::Mode;
+use crate::mode::{Mode, Moded};
 use crate::protection::Protection;
 use crate::reason::Reason;
 use crate::rejection::Rejection;
@@ -77,7 +77,7 @@ impl Trouble {
 impl Flight {
     /// Whether the call could be sent again, so that its body is worth keeping.
     pub fn may_be_retried(&self) -> bool {
-        let Some(retry) = self.rules.retry.filter(|retry| retry.mode.enforces()) else {
+        let Some(retry) = self.rules.retry.as_ref().filter(|retry| retry.mode.enforces()) else {
             return false;
         };
         let left = self.attempt_number().max(1) < retry.config.max_attempts;
@@ -91,7 +91,8 @@ impl Flight {
         protection: &mut Protection,
         now: Timestamp,
     ) -> Option<Duration> {
-        let retry = self.rules.retry.filter(|retry| retry.mode.is_on() && trouble.is_named_by(&retry.config))?;
+        let named = |retry: &&Moded<RetryRules>| retry.mode.is_on() && trouble.is_named_by(&retry.config);
+        let retry = *self.rules.retry.as_ref().filter(named)?;
         let decided = self.decide(trouble, &retry.config, protection, now);
         match (retry.mode, decided) {
             (Mode::Enforce, Ok(wait)) => Some(wait),
@@ -165,7 +166,6 @@ impl Flight {
     /// Nothing is held any more; the retry's turn comes in `wait`.
     pub(super) fn back_off(&mut self, wait: Duration, now: Timestamp) {
         self.phase = Phase::BackingOff;
-        self.facts.counted = false;
         self.phase_ends = now.saturating_add(wait);
     }
 
@@ -214,7 +214,7 @@ impl Flight {
     }
 
     /// Whether the call may be sent again after something of it was sent.
-    fn is_repeatable(&self, rules: &RetryRules) -> bool {
+    pub(super) fn is_repeatable(&self, rules: &RetryRules) -> bool {
         let level = match self.safety {
             Safety::Safe => Methods::Safe,
             Safety::Idempotent => Methods::Idempotent,

@@ -100,7 +100,8 @@ impl Protection {
         now: Timestamp,
     ) -> Result<(), Rejection> {
         self.breakers.meet_endpoint(endpoint, now);
-        if self.breakers.is_by_endpoint() {
+        // An attempt that was admitted under another scope keeps the ticket it has.
+        if self.breakers.is_by_endpoint() && holdings.ticket.is_none() {
             self.acquire_ticket(BreakerKey::Endpoint(endpoint), holdings, asker, now)?;
         }
         Ok(())

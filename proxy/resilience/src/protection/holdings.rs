@@ -82,6 +82,12 @@ impl Holdings {
         matches!((of_route, of_dependency, ticket), (Hold::Nothing, Hold::Nothing, None))
     }
 
+    /// True if the permit of the route is held.
+    #[cfg(test)]
+    pub(crate) const fn holds_route(&self) -> bool {
+        matches!(self.of_route, Hold::Permit(_))
+    }
+
     pub(super) const fn hold_mut(&mut self, level: Level) -> &mut Hold {
         match level {
             Level::Route => &mut self.of_route,

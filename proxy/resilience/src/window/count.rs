@@ -21,6 +21,8 @@ pub struct CountWindow {
     marks: Box<[u8]>,
     /// Calls ever counted since the last `clear`: the next call's number.
     next: u64,
+    /// Where the next call goes: saves a division for each call.
+    cursor: usize,
     counts: Counts,
 }
 
@@ -28,13 +30,13 @@ impl CountWindow {
     /// A window of `size` calls; 0 counts as 1.
     pub fn new(size: u32) -> Self {
         let size = usize::try_from(size.max(1)).expect("a window's size fits the address space");
-        Self { marks: vec![0; size].into_boxed_slice(), next: 0, counts: Counts::default() }
+        Self { marks: vec![0; size].into_boxed_slice(), next: 0, cursor: 0, counts: Counts::default() }
     }
 
     /// Counts a call in place of the one that came N calls before.
     pub fn record(&mut self, failed: bool, slow: bool) -> Place {
         let place = Place(self.next);
-        let index = self.index(place);
+        let index = self.cursor;
         if self.next >= self.size() {
             let leaving = self.marks[index];
             self.counts.calls -= 1;
@@ -46,6 +48,7 @@ impl CountWindow {
         self.counts.failed += u32::from(failed);
         self.counts.slow += u32::from(slow);
         self.next += 1;
+        self.cursor = if index + 1 == self.marks.len() { 0 } else { index + 1 };
         place
     }
 
@@ -69,6 +72,7 @@ impl CountWindow {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.next = 0;
+        self.cursor = 0;
         self.counts = Counts::default();
     }
 
@@ -76,6 +80,7 @@ impl CountWindow {
     pub fn check_invariants(&self) {
         let held = usize::try_from(self.next.min(self.size())).expect("no more than the ring");
         let marked = |mark: u8| self.marks[..held].iter().filter(|&&marks| marks & mark != 0).count();
+        assert_eq!(self.cursor, self.index(Place(self.next)));
         assert_eq!(self.counts.calls as usize, held);
         assert_eq!(self.counts.failed as usize, marked(FAILED));
         assert_eq!(self.counts.slow as usize, marked(SLOW));

@@ -297,3 +297,25 @@ fn the_clock_may_jump_wherever_it_likes() {
         world.gone("a");
     }
 }
+
+#[test]
+fn no_fresh_try_is_made_after_the_end() {
+    let mut world = World::new(&config(), rules());
+    world.start("a", |_| {});
+    world.picked("a");
+    world.tell("a", |flight, _, now| flight.handle_connected(now));
+    world.now = 2000;
+    let actions = world.failed("a", Failure::NotSent);
+    assert_eq!((actions[0], rejected(&actions)), (Action::Abandon, Reason::RequestTimeout));
+}
+
+#[test]
+fn an_answer_that_is_tried_again_is_no_stream_whatever_it_says() {
+    let rules = changed(|rules| rules.retry = Some(Moded::enforced(RetryRules::default())));
+    let mut world = World::new(&config(), rules);
+    world.start("a", |_| {});
+    world.send("a");
+    assert_eq!(world.head("a", Head { streaming: true, ..unavailable() }), [Action::Keep]);
+    world.time_out("a");
+    assert_eq!(world.flight("a").next_timeout(), Some(at(2000)), "the request's clock still runs");
+}

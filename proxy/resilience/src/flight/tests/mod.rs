@@ -1,6 +1,7 @@
 mod clocks;
 mod good;
 mod observe;
+mod random;
 mod retry;
 
 use std::collections::BTreeMap;

@@ -207,3 +207,15 @@ fn an_endpoint_that_leaves_with_a_ticket_out_and_returns_keeps_its_breaker() {
     assert!(world.protection.endpoint_allows(endpoint, at(0)));
     assert_eq!(world.protection.view(at(0)).breakers[0].counts.failed, 0, "with no ticket out it is forgotten");
 }
+
+#[test]
+fn an_attempt_keeps_the_ticket_it_was_admitted_with() {
+    let config = ProtectionConfig { breaker: breaker(), ..ProtectionConfig::default() };
+    let mut world = World::new(&config, rules_with(|rules| rules.retry = None));
+    world.start("a", |_| {});
+    world.protection.reconfigure(&by_endpoint(), at(0));
+    world.picked("a");
+    world.protection.reconfigure(&config, at(0));
+    world.failed("a", Failure::Connect);
+    assert_eq!(world.protection.view(at(0)).breakers[0].counts.failed, 1);
+}

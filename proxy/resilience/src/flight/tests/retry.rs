@@ -137,7 +137,7 @@ fn a_dead_pooled_connection_costs_one_fresh_try_and_nothing_else() {
     });
     let fresh = Attempt { number: 1, kind: AttemptKind::First, fresh_connection: true, avoid: None };
     assert_eq!(world.failed("a", Failure::NotSent), [Action::Attempt(fresh)]);
-    assert_eq!(world.in_flight(), 1);
+    assert_eq!((world.in_flight(), world.summary("a").attempts), (1, 0));
     world.picked("a");
     // A second time it is a failure like others.
     assert_eq!(rejected(&world.failed("a", Failure::NotSent)), Reason::UpstreamReset);
