@@ -57,9 +57,7 @@ impl FromStr for ProxyAddress {
     /// `15000`, `:15000`, `localhost:15000` or an IP address with a port: the proxy answers to no other names.
     fn from_str(text: &str) -> Result<ProxyAddress, String> {
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-        let port = port
-            .parse()
-            .map_err(|_| format!("`{text}` has no port; write ADDRESS:PORT or just PORT"))?;
+        let port = port.parse().map_err(|_| format!("`{text}` has no port; write ADDRESS:PORT or just PORT"))?;
         let host = match host {
             "" => "127.0.0.1",
             "localhost" => host,
@@ -70,10 +68,7 @@ impl FromStr for ProxyAddress {
                 ));
             }
         };
-        Ok(ProxyAddress {
-            host: host.to_owned(),
-            port,
-        })
+        Ok(ProxyAddress { host: host.to_owned(), port })
     }
 }
 
@@ -164,13 +159,15 @@ pub struct Answer {
 impl Admin {
     /// The proxy at `address`; its token in `token_file`, else where that proxy would have written it.
     pub fn new(address: ProxyAddress, token_file: Option<&Path>) -> Admin {
-        let token_file = token_file
-            .map(Path::to_path_buf)
-            .or_else(|| Surroundings::of_process().token_file(address.port));
-        Admin {
-            address,
-            token_file,
-        }
+        let token_file =
+            token_file.map(Path::to_path_buf).or_else(|| Surroundings::of_process().token_file(address.port));
+        Admin { address, token_file }
+    }
+
+    /// The proxy at `address` that was started with `--state-dir dir`.
+    pub fn of_state_dir(address: ProxyAddress, dir: &Path) -> Admin {
+        let surroundings = Surroundings { state_dir: Some(dir.into()), ..Surroundings::default() };
+        Admin { token_file: surroundings.token_file(address.port), address }
     }
 
     /// Whom this asks.
@@ -221,21 +218,12 @@ impl Admin {
             .method(method)
             .uri(path)
             .header("host", self.address.authority())
-            .header(
-                "user-agent",
-                concat!("plimsoll/", env!("CARGO_PKG_VERSION")),
-            )
+            .header("user-agent", concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
     }
 
-    fn with_token(
-        &self,
-        request: hyper::http::request::Builder,
-    ) -> Result<hyper::http::request::Builder, AdminError> {
-        let unreadable = |cause| AdminError::TokenUnreadable {
-            address: self.address.clone(),
-            path: self.token_path(),
-            cause,
-        };
+    fn with_token(&self, request: hyper::http::request::Builder) -> Result<hyper::http::request::Builder, AdminError> {
+        let unreadable =
+            |cause| AdminError::TokenUnreadable { address: self.address.clone(), path: self.token_path(), cause };
         let Some(path) = &self.token_file else {
             let cause = std::io::Error::other("neither PLIMSOLL_STATE_DIR nor HOME says where");
             return Err(unreadable(cause));
@@ -245,58 +233,33 @@ impl Admin {
     }
 
     fn token_path(&self) -> String {
-        let path = self
-            .token_file
-            .as_deref()
-            .unwrap_or(Path::new("admin.token"));
+        let path = self.token_file.as_deref().unwrap_or(Path::new("admin.token"));
         path.display().to_string()
     }
 
-    async fn expect_ok(
-        &self,
-        request: hyper::http::request::Builder,
-        body: Bytes,
-    ) -> Result<Value, AdminError> {
+    async fn expect_ok(&self, request: hyper::http::request::Builder, body: Bytes) -> Result<Value, AdminError> {
         let answer = self.ask(request, body).await?;
-        if answer.status == StatusCode::OK {
-            Ok(answer.json)
-        } else {
-            Err(self.refusal(&answer))
-        }
+        if answer.status == StatusCode::OK { Ok(answer.json) } else { Err(self.refusal(&answer)) }
     }
 
-    async fn ask(
-        &self,
-        request: hyper::http::request::Builder,
-        body: Bytes,
-    ) -> Result<Answer, AdminError> {
-        let not_admin = |what: String| AdminError::NotAdmin {
-            address: self.address.clone(),
-            what,
-        };
-        let request = request
-            .body(Full::new(body))
-            .map_err(|e| not_admin(format!("the request could not be written: {e}")))?;
+    async fn ask(&self, request: hyper::http::request::Builder, body: Bytes) -> Result<Answer, AdminError> {
+        let not_admin = |what: String| AdminError::NotAdmin { address: self.address.clone(), what };
+        let request =
+            request.body(Full::new(body)).map_err(|e| not_admin(format!("the request could not be written: {e}")))?;
         let authority = self.address.authority();
         let sent = tokio::time::timeout(PATIENCE, http::send(&authority, request)).await;
         let answer = match sent {
             Err(_) => {
-                return Err(AdminError::Silent {
-                    address: self.address.clone(),
-                });
+                return Err(AdminError::Silent { address: self.address.clone() });
             }
             Ok(Err(cause @ http::Failure::Connect(_))) => {
-                return Err(AdminError::NotRunning {
-                    address: self.address.clone(),
-                    cause,
-                });
+                return Err(AdminError::NotRunning { address: self.address.clone(), cause });
             }
             Ok(Err(cause)) => return Err(not_admin(cause.to_string())),
             Ok(Ok(answer)) => answer,
         };
         let status = answer.status();
-        let json = serde_json::from_slice(answer.body())
-            .map_err(|_| not_admin(format!("{status} and no JSON")))?;
+        let json = serde_json::from_slice(answer.body()).map_err(|_| not_admin(format!("{status} and no JSON")))?;
         Ok(Answer { status, json })
     }
 
@@ -308,16 +271,10 @@ impl Admin {
         };
         let said = said.to_owned();
         match answer.status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => AdminError::TokenRefused {
-                address,
-                path: self.token_path(),
-                said,
-            },
-            status => AdminError::Refused {
-                address,
-                status,
-                said,
-            },
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                AdminError::TokenRefused { address, path: self.token_path(), said }
+            }
+            status => AdminError::Refused { address, status, said },
         }
     }
 
@@ -336,11 +293,7 @@ impl Admin {
 /// A file name that a header can carry; what it cannot becomes `?`, since the name is only to be shown.
 fn header_text(name: &str) -> String {
     let visible = |c: char| {
-        if c.is_ascii_graphic() || c == ' ' {
-            c
-        } else {
-            '?'
-        }
+        if c.is_ascii_graphic() || c == ' ' { c } else { '?' }
     };
     name.chars().map(visible).collect()
 }

@@ -50,9 +50,7 @@ fn row(dependency: &str, circuit: &Circuit) -> [Cell; 9] {
         Cell::new(state_tone(&circuit.state), circuit.state.as_str()),
         rate(circuit.failure_rate, circuit.failure_threshold),
         rate(circuit.slow_call_rate, circuit.slow_threshold),
-        circuit
-            .slow_duration_ms
-            .map_or_else(Cell::none, |ms| millis(ms).into()),
+        circuit.slow_duration_ms.map_or_else(Cell::none, |ms| millis(ms).into()),
         calls(circuit).into(),
         next(circuit),
     ]
@@ -63,22 +61,14 @@ fn rate(seen: Option<f64>, allowed: Option<f64>) -> Cell {
     let Some(allowed) = allowed else {
         return Cell::none();
     };
-    let tone = if seen.is_some_and(|seen| seen >= allowed) {
-        Tone::Bad
-    } else {
-        Tone::Plain
-    };
+    let tone = if seen.is_some_and(|seen| seen >= allowed) { Tone::Bad } else { Tone::Plain };
     let seen = seen.map_or_else(|| "?".to_owned(), |seen| format!("{seen:.0}"));
     Cell::new(tone, format!("{seen}/{}", percent(allowed)))
 }
 
 fn calls(circuit: &Circuit) -> String {
     if circuit.calls < circuit.minimum {
-        format!(
-            "{} of {} needed",
-            count(circuit.calls),
-            count(circuit.minimum)
-        )
+        format!("{} of {} needed", count(circuit.calls), count(circuit.minimum))
     } else {
         count(circuit.calls)
     }
@@ -87,9 +77,7 @@ fn calls(circuit: &Circuit) -> String {
 fn next(circuit: &Circuit) -> Cell {
     match (circuit.forced_for_ms, circuit.next_probe_in_ms) {
         (Some(ms), _) => format!("back to automatic in {}", span(milliseconds(ms))).into(),
-        (None, Some(ms)) if circuit.state == "Open" => {
-            format!("probe in {}", span(milliseconds(ms))).into()
-        }
+        (None, Some(ms)) if circuit.state == "Open" => format!("probe in {}", span(milliseconds(ms))).into(),
         _ if circuit.state == "HalfOpen" => "probing".into(),
         _ => Cell::none(),
     }
@@ -104,12 +92,10 @@ pub fn json(status: &Value) -> Value {
         }
         circuit
     };
-    let circuits = list(&status["dependencies"])
-        .into_iter()
-        .flat_map(|dependency| {
-            let circuits = list(&dependency["circuits"]);
-            circuits.into_iter().map(move |c| with_name(&dependency, c))
-        });
+    let circuits = list(&status["dependencies"]).into_iter().flat_map(|dependency| {
+        let circuits = list(&dependency["circuits"]);
+        circuits.into_iter().map(move |c| with_name(&dependency, c))
+    });
     json!(circuits.collect::<Vec<_>>())
 }
 

@@ -123,12 +123,7 @@ pub struct ProxyArgs {
     pub proxy: ProxyAddress,
 
     /// The file with its admin token [default: where that proxy writes it]
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "PLIMSOLL_ADMIN_TOKEN_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_ADMIN_TOKEN_FILE", hide_env_values = true)]
     pub admin_token_file: Option<PathBuf>,
 }
 

@@ -118,22 +118,14 @@ async fn tell(proxy: &Path) -> Result<Verdict, Failure> {
         println!("One of the refusals, as `plimsoll explain` tells it:\n{words}");
     }
     println!("{}", next_steps());
-    Ok(if summary.held() {
-        Verdict::Yes
-    } else {
-        Verdict::No
-    })
+    Ok(if summary.held() { Verdict::Yes } else { Verdict::No })
 }
 
 /// Two commands to go on with, as this program was called.
 fn next_steps() -> String {
-    let called = std::env::args_os()
-        .next()
-        .map(PathBuf::from)
-        .unwrap_or_default();
+    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     let dir = called.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let program =
-        |name: &str| dir.map_or_else(|| name.into(), |dir| dir.join(name).display().to_string());
+    let program = |name: &str| dir.map_or_else(|| name.into(), |dir| dir.join(name).display().to_string());
     format!(
         "Next:\n  {} lint examples/payments.yaml\n  {} --policy examples/payments.yaml    (and, beside it, `{} status`)",
         program("plimsoll"),

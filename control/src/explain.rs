@@ -30,9 +30,7 @@ pub async fn run(args: &ExplainArgs) -> Result<Verdict, Failure> {
     let now = live(&decision, &status);
     let mut whole = json.clone();
     whole["explanation"] = explanation(&decision, now);
-    crate::print(args.output.output, &whole, |paint| {
-        Ok(render(&decision, now, paint))
-    })
+    crate::print(args.output.output, &whole, |paint| Ok(render(&decision, now, paint)))
 }
 
 fn nothing(id: Option<&str>) -> Verdict {
@@ -78,11 +76,7 @@ fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String
     };
     fact("why", advice.why.into());
     if decision.mode == "Observe" {
-        fact(
-            "",
-            "Only observed: nothing was done to the call; enforced, it would have been refused."
-                .into(),
-        );
+        fact("", "Only observed: nothing was done to the call; enforced, it would have been refused.".into());
     }
     if let Some(seen) = seen(decision) {
         fact("seen", seen);
@@ -99,11 +93,7 @@ fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String
     if !changes.is_empty() {
         lines.push(String::new());
         lines.push(paint.apply(Tone::Strong, "What to change"));
-        lines.extend(
-            (1..)
-                .zip(changes)
-                .map(|(i, change)| format!("  {i}. {}", folded(&change, 5))),
-        );
+        lines.extend((1..).zip(changes).map(|(i, change)| format!("  {i}. {}", folded(&change, 5))));
     }
     lines.join("\n") + "\n"
 }
@@ -138,14 +128,8 @@ fn rule(decision: &Decision) -> String {
         Some(policy) => format!("policy {policy}"),
         None => "no policy: the proxy's own rule".into(),
     };
-    let block = decision
-        .block
-        .as_ref()
-        .map_or_else(String::new, |b| format!(", block {b}"));
-    let route = decision
-        .route
-        .as_ref()
-        .map_or_else(String::new, |r| format!(", route {r}"));
+    let block = decision.block.as_ref().map_or_else(String::new, |b| format!(", block {b}"));
+    let route = decision.route.as_ref().map_or_else(String::new, |r| format!(", route {r}"));
     let generation = match decision.generation.as_str() {
         "" => String::new(),
         generation => format!(", generation {generation}"),
@@ -180,21 +164,12 @@ fn present(now: &Dependency) -> String {
     let mut facts = vec![format!("{:.1} calls/s", now.requests_per_second)];
     if let Some(latency) = now.latency_ms {
         let times = [("p50", latency.p50), ("p99", latency.p99)];
-        let known = times
-            .iter()
-            .filter_map(|(name, ms)| Some(format!("{name} {}", millis((*ms)?))));
+        let known = times.iter().filter_map(|(name, ms)| Some(format!("{name} {}", millis((*ms)?))));
         facts.extend(known);
     }
     for bulkhead in &now.bulkheads {
-        let of = bulkhead
-            .route
-            .as_ref()
-            .map_or_else(String::new, |r| format!(" (route {r})"));
-        facts.push(format!(
-            "{} of {} permits out{of}",
-            count(bulkhead.in_flight),
-            count(bulkhead.limit)
-        ));
+        let of = bulkhead.route.as_ref().map_or_else(String::new, |r| format!(" (route {r})"));
+        facts.push(format!("{} of {} permits out{of}", count(bulkhead.in_flight), count(bulkhead.limit)));
     }
     if !now.circuits.is_empty() {
         facts.push(format!("breaker {}", breaker(&now.circuits).text()));
@@ -204,14 +179,8 @@ fn present(now: &Dependency) -> String {
 
 /// The general advice, led by what the numbers of now say.
 fn changes(decision: &Decision, now: Option<&Dependency>) -> Vec<String> {
-    let general = advice::advice(&decision.reason)
-        .change
-        .iter()
-        .map(|&c| c.to_owned());
-    littles_law(decision, now)
-        .into_iter()
-        .chain(general)
-        .collect()
+    let general = advice::advice(&decision.reason).change.iter().map(|&c| c.to_owned());
+    littles_law(decision, now).into_iter().chain(general).collect()
 }
 
 /// In flight = arrivals x time: what the bulkhead would have to be for the present load and latency.
@@ -221,11 +190,8 @@ fn littles_law(decision: &Decision, now: Option<&Dependency>) -> Option<String> 
     let limit = decision.limit? as f64;
     let rate = now.requests_per_second;
     let needed = (rate * p99 / 1000.0).ceil();
-    let judgement = if needed > limit {
-        "more than the limit"
-    } else {
-        "within the limit, so this was a burst or a slow moment"
-    };
+    let judgement =
+        if needed > limit { "more than the limit" } else { "within the limit, so this was a burst or a slow moment" };
     Some(format!(
         "At {rate:.1} calls/s and a p99 of {} the calls need about {} permits: {judgement}.",
         millis(p99),

@@ -73,12 +73,8 @@ mod tests {
 
     #[test]
     fn spans_are_as_exact_as_anyone_wants_to_know() {
-        let shown =
-            [0.4, 2.5, 59.0, 192.0, 7260.0, 187_200.0].map(|s| span(Duration::from_secs_f64(s)));
-        assert_eq!(
-            shown,
-            ["400 ms", "2.5 s", "59 s", "3 m 12 s", "2 h 1 m", "2 d 4 h"]
-        );
+        let shown = [0.4, 2.5, 59.0, 192.0, 7260.0, 187_200.0].map(|s| span(Duration::from_secs_f64(s)));
+        assert_eq!(shown, ["400 ms", "2.5 s", "59 s", "3 m 12 s", "2 h 1 m", "2 d 4 h"]);
     }
 
     #[test]

@@ -37,28 +37,16 @@ pub enum Failure {
 ///
 /// # Errors
 /// [`Failure`] says how far it came. There is no time limit here; the caller knows how long it is willing to wait.
-pub async fn send(
-    address: &str,
-    request: Request<Full<Bytes>>,
-) -> Result<Response<Bytes>, Failure> {
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(Failure::Connect)?;
+pub async fn send(address: &str, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Failure> {
+    let stream = TcpStream::connect(address).await.map_err(Failure::Connect)?;
     // Small requests in one write; waiting for an acknowledgement would only add delay.
     stream.set_nodelay(true).map_err(Failure::Connect)?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(Failure::Exchange)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(Failure::Exchange)?;
     let exchange = async move {
-        let answer = sender
-            .send_request(request)
-            .await
-            .map_err(Failure::Exchange)?;
+        let answer = sender.send_request(request).await.map_err(Failure::Exchange)?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, MAX_ANSWER)
-            .collect()
-            .await
-            .map_err(Failure::Body)?;
+        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(Failure::Body)?;
         Ok(Response::from_parts(head, body.to_bytes()))
     };
     // The connection's own error is the same news as the exchange's, told less well.
@@ -101,7 +89,6 @@ where
 /// An answer with a body of text or JSON.
 pub fn answer(status: u16, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() =
-        hyper::StatusCode::from_u16(status).expect("the callers pass codes of RFC 9110");
+    *response.status_mut() = hyper::StatusCode::from_u16(status).expect("the callers pass codes of RFC 9110");
     response
 }

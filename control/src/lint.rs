@@ -21,14 +21,8 @@ pub fn run(args: &LintArgs) -> Result<Verdict, Failure> {
         return crate::print(args.output.output, &defaults(), text);
     }
     let findings = Findings::of(&plimsoll_policy::load(&args.files)?);
-    crate::print(args.output.output, &json!(findings.list), |paint| {
-        Ok(findings.render(paint))
-    })?;
-    Ok(if findings.policies.is_some() {
-        Verdict::Yes
-    } else {
-        Verdict::No
-    })
+    crate::print(args.output.output, &json!(findings.list), |paint| Ok(findings.render(paint)))?;
+    Ok(if findings.policies.is_some() { Verdict::Yes } else { Verdict::No })
 }
 
 /// One schema for any document, so that an editor needs one line of set-up.
@@ -43,10 +37,7 @@ fn schema() -> Value {
 fn defaults() -> Value {
     let rows = |kind: Kind| {
         let row = |row: plimsoll_policy::Row| json!({"field": row.field, "default": row.default, "description": row.description});
-        let rows: Vec<_> = plimsoll_policy::defaults(kind)
-            .into_iter()
-            .map(row)
-            .collect();
+        let rows: Vec<_> = plimsoll_policy::defaults(kind).into_iter().map(row).collect();
         (kind.as_str().to_owned(), Value::from(rows))
     };
     Value::Object(Kind::ALL.into_iter().map(rows).collect())
@@ -64,29 +55,15 @@ struct Findings {
 impl Findings {
     fn of(sources: &[Source]) -> Findings {
         match plimsoll_policy::parse(sources) {
-            Ok(PolicySet {
-                dependencies,
-                workloads,
-                warnings,
-            }) => Findings {
-                list: warnings,
-                omitted: 0,
-                policies: Some(dependencies.len() + workloads.len()),
-            },
-            Err(refused) => Findings {
-                list: refused.list,
-                omitted: refused.omitted,
-                policies: None,
-            },
+            Ok(PolicySet { dependencies, workloads, warnings }) => {
+                Findings { list: warnings, omitted: 0, policies: Some(dependencies.len() + workloads.len()) }
+            }
+            Err(refused) => Findings { list: refused.list, omitted: refused.omitted, policies: None },
         }
     }
 
     fn render(&self, paint: Paint) -> String {
-        let mut text: String = self
-            .list
-            .iter()
-            .map(|d| coloured(d, paint) + "\n\n")
-            .collect();
+        let mut text: String = self.list.iter().map(|d| coloured(d, paint) + "\n\n").collect();
         if self.omitted > 0 {
             text.push_str(&format!("... and {} more\n\n", self.omitted));
         }

@@ -110,7 +110,5 @@ fn print(
 
 /// `plimsoll status | head -1` is no failure.
 fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
-    failure
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    failure.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }

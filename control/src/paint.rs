@@ -35,9 +35,7 @@ impl Paint {
     pub fn for_stream(stream: &impl IsTerminal) -> Paint {
         let unset_or_empty = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Paint {
-            colour: stream.is_terminal() && unset_or_empty("NO_COLOR") && !dumb,
-        }
+        Paint { colour: stream.is_terminal() && unset_or_empty("NO_COLOR") && !dumb }
     }
 
     /// `text` in the colour of `tone`.

@@ -14,22 +14,14 @@ use crate::{Failure, Verdict};
 /// # Errors
 /// When a file cannot be read or the proxy cannot be asked.
 pub async fn run(args: &PushArgs) -> Result<Verdict, Failure> {
-    let bundle = Bundle {
-        files: plimsoll_policy::load(&args.files)?,
-    };
+    let bundle = Bundle { files: plimsoll_policy::load(&args.files)? };
     let admin = crate::admin_of(&args.proxy);
     let answer = admin.push(&bundle.name(), bundle.yaml()).await?;
     let outcome: PushAnswer = admin.read(&answer.json)?;
     let mut json = answer.json;
     bundle.locate_all(&mut json);
-    crate::print(args.output.output, &json, |paint| {
-        Ok(render(&outcome, &bundle, admin.address(), paint))
-    })?;
-    Ok(if outcome.accepted {
-        Verdict::Yes
-    } else {
-        Verdict::No
-    })
+    crate::print(args.output.output, &json, |paint| Ok(render(&outcome, &bundle, admin.address(), paint)))?;
+    Ok(if outcome.accepted { Verdict::Yes } else { Verdict::No })
 }
 
 fn render(outcome: &PushAnswer, bundle: &Bundle, proxy: &ProxyAddress, paint: Paint) -> String {
@@ -38,15 +30,9 @@ fn render(outcome: &PushAnswer, bundle: &Bundle, proxy: &ProxyAddress, paint: Pa
     lines.extend(outcome.warnings.iter().map(|d| bundle.show(d)));
     if outcome.accepted {
         let generation = &outcome.generation;
-        lines.push(format!(
-            "{} by {proxy}: generation {generation} is in force",
-            paint.apply(Tone::Good, "taken")
-        ));
+        lines.push(format!("{} by {proxy}: generation {generation} is in force", paint.apply(Tone::Good, "taken")));
         for circuit in &outcome.open_circuits {
-            lines.push(format!(
-                "{} the breaker of {circuit} is open at this moment",
-                paint.apply(Tone::Warn, "note:")
-            ));
+            lines.push(format!("{} the breaker of {circuit} is open at this moment", paint.apply(Tone::Warn, "note:")));
         }
     } else {
         lines.push(format!(
@@ -106,9 +92,11 @@ impl Bundle {
         let position = |name: &str, line| format!("--> {name}:{line}:");
         // As wide as before, so that the excerpt stays in line.
         let width = joined.to_string().len();
-        let text = text
-            .replacen(&position(&self.name(), joined), &position(name, line), 1)
-            .replacen(&format!("\n{joined} |"), &format!("\n{line:>width$} |"), 1);
+        let text = text.replacen(&position(&self.name(), joined), &position(name, line), 1).replacen(
+            &format!("\n{joined} |"),
+            &format!("\n{line:>width$} |"),
+            1,
+        );
         format!("{text}\n")
     }
 
@@ -116,9 +104,7 @@ impl Bundle {
     fn locate_all(&self, answer: &mut Value) {
         for list in ["errors", "warnings"] {
             for diagnostic in answer[list].as_array_mut().into_iter().flatten() {
-                let found = diagnostic["line"]
-                    .as_u64()
-                    .and_then(|line| self.locate(line));
+                let found = diagnostic["line"].as_u64().and_then(|line| self.locate(line));
                 if let Some((name, line)) = found {
                     diagnostic["file"] = name.into();
                     diagnostic["line"] = line.into();
@@ -129,11 +115,7 @@ impl Bundle {
 }
 
 fn ended(text: &str) -> String {
-    if text.is_empty() || text.ends_with('\n') {
-        text.to_owned()
-    } else {
-        format!("{text}\n")
-    }
+    if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
 #[cfg(test)]

@@ -14,10 +14,7 @@ pub fn render(status: &Status, address: &ProxyAddress, paint: Paint) -> String {
     let mut lines = head(status, address, paint);
     lines.push(String::new());
     if status.dependencies.is_empty() {
-        lines.push(
-            "No dependency has a policy: everything is forwarded and measured, nothing is refused."
-                .into(),
-        );
+        lines.push("No dependency has a policy: everything is forwarded and measured, nothing is refused.".into());
     } else {
         lines.extend(dependencies(status).lines(paint));
     }
@@ -49,10 +46,7 @@ fn head(status: &Status, address: &ProxyAddress, paint: Paint) -> Vec<String> {
         format!("policy: {}", policy(status)),
     ];
     if let Some(error) = &status.policy.last_error {
-        lines.push(paint.apply(
-            Tone::Bad,
-            "the last change was refused, the policy above stays:",
-        ));
+        lines.push(paint.apply(Tone::Bad, "the last change was refused, the policy above stays:"));
         lines.extend(error.lines().map(|line| format!("  {line}")));
     }
     lines.push(format!(
@@ -113,20 +107,12 @@ pub fn in_flight(dependency: &Dependency) -> Cell {
     let Some(bulkhead) = whole.filter(|b| b.limit > 0) else {
         return count(dependency.in_flight).into();
     };
-    let tone = if bulkhead.in_flight >= bulkhead.limit {
-        Tone::Warn
-    } else {
-        Tone::Plain
-    };
+    let tone = if bulkhead.in_flight >= bulkhead.limit { Tone::Warn } else { Tone::Plain };
     let queued = match bulkhead.queued {
         0 => String::new(),
         n => format!(" +{}", count(n)),
     };
-    let text = format!(
-        "{}/{}{queued}",
-        count(bulkhead.in_flight),
-        count(bulkhead.limit)
-    );
+    let text = format!("{}/{}{queued}", count(bulkhead.in_flight), count(bulkhead.limit));
     Cell::new(tone, text)
 }
 
@@ -177,10 +163,7 @@ pub fn refused(by_reason: &BTreeMap<String, u64>) -> Cell {
     if reasons.is_empty() {
         return Cell::none();
     }
-    let text: Vec<_> = reasons
-        .iter()
-        .map(|(reason, n)| format!("{reason} {}", count(**n)))
-        .collect();
+    let text: Vec<_> = reasons.iter().map(|(reason, n)| format!("{reason} {}", count(**n))).collect();
     Cell::new(Tone::Warn, text.join(", "))
 }
 
@@ -203,16 +186,10 @@ fn notes(status: &Status) -> Vec<String> {
         }
         if !dependency.would_reject.is_empty() {
             let would = refused(&dependency.would_reject);
-            notes.push(format!(
-                "{name}: enforced, it would have refused: {}",
-                would.text()
-            ));
+            notes.push(format!("{name}: enforced, it would have refused: {}", would.text()));
         }
         for endpoint in dependency.endpoints.iter().filter(|e| e.state != "Healthy") {
-            notes.push(format!(
-                "{name}: endpoint {} is {}.",
-                endpoint.address, endpoint.state
-            ));
+            notes.push(format!("{name}: endpoint {} is {}.", endpoint.address, endpoint.state));
         }
         for block in &dependency.ineffective {
             notes.push(format!("{name}: cannot act on this traffic: {block}"));
@@ -236,21 +213,10 @@ fn inbound(status: &Status) -> String {
 
 fn unlisted(status: &Status) -> String {
     let unlisted = &status.unlisted;
-    let top: Vec<_> = unlisted
-        .top
-        .iter()
-        .take(5)
-        .map(|to| format!("{} ({})", to.destination, count(to.requests)))
-        .collect();
-    let most = if top.is_empty() {
-        String::new()
-    } else {
-        format!(", most of them to {}", top.join(", "))
-    };
-    format!(
-        "without a policy: {}{most}",
-        plural(unlisted.requests_total, "call")
-    )
+    let top: Vec<_> =
+        unlisted.top.iter().take(5).map(|to| format!("{} ({})", to.destination, count(to.requests))).collect();
+    let most = if top.is_empty() { String::new() } else { format!(", most of them to {}", top.join(", ")) };
+    format!("without a policy: {}{most}", plural(unlisted.requests_total, "call"))
 }
 
 /// Milliseconds from the proxy, which may be anything a JSON number can be.

@@ -12,10 +12,7 @@ pub struct Cell {
 impl Cell {
     /// A cell with a colour.
     pub fn new(tone: Tone, text: impl Into<String>) -> Cell {
-        Cell {
-            text: text.into(),
-            tone,
-        }
+        Cell { text: text.into(), tone }
     }
 
     /// Its text, without colour.
@@ -60,10 +57,7 @@ pub struct Table {
 impl Table {
     /// A table with these headings.
     pub fn new(columns: &[(&'static str, Align)]) -> Table {
-        Table {
-            columns: columns.to_vec(),
-            rows: Vec::new(),
-        }
+        Table { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     /// Adds a row; cells beyond the headings are not shown.
@@ -74,15 +68,8 @@ impl Table {
     /// The table, one string a line, headings first, no trailing blanks.
     pub fn lines(&self, paint: Paint) -> Vec<String> {
         let widths = self.widths();
-        let head: Vec<Cell> = self
-            .columns
-            .iter()
-            .map(|(name, _)| Cell::new(Tone::Dim, *name))
-            .collect();
-        std::iter::once(&head)
-            .chain(&self.rows)
-            .map(|row| self.line(row, &widths, paint))
-            .collect()
+        let head: Vec<Cell> = self.columns.iter().map(|(name, _)| Cell::new(Tone::Dim, *name)).collect();
+        std::iter::once(&head).chain(&self.rows).map(|row| self.line(row, &widths, paint)).collect()
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -120,20 +107,9 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_lines_end_where_text_ends() {
-        let mut table = Table::new(&[
-            ("RAIL", Align::Left),
-            ("CALLS", Align::Right),
-            ("WHY", Align::Left),
-        ]);
+        let mut table = Table::new(&[("RAIL", Align::Left), ("CALLS", Align::Right), ("WHY", Align::Left)]);
         table.row(["cards".into(), "1,204".into(), "".into()]);
         table.row(["é".into(), "7".into(), "BulkheadFull".into()]);
-        assert_eq!(
-            table.lines(Paint::PLAIN),
-            [
-                "RAIL   CALLS  WHY",
-                "cards  1,204",
-                "é          7  BulkheadFull"
-            ]
-        );
+        assert_eq!(table.lines(Paint::PLAIN), ["RAIL   CALLS  WHY", "cards  1,204", "é          7  BulkheadFull"]);
     }
 }

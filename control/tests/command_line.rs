@@ -43,12 +43,8 @@ fn read_request(stream: &mut impl Read) -> String {
     loop {
         let seen = String::from_utf8_lossy(&text).to_string();
         if let Some((head, body)) = seen.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| {
-                line.to_lowercase()
-                    .strip_prefix("content-length: ")?
-                    .parse()
-                    .ok()
-            });
+            let length =
+                head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
             if body.len() >= length.unwrap_or(0) {
                 return seen;
             }
@@ -114,49 +110,25 @@ fn a_decision() -> Value {
 
 #[test]
 fn without_a_proxy_it_says_how_to_start_one() {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (code, message) = failure(&with_token(port, &["status"]));
     assert_eq!(code, 2);
-    assert!(
-        message.contains(&format!("no proxy answers on 127.0.0.1:{port}")),
-        "{message}"
-    );
-    assert!(
-        message.contains("plimsoll-proxy --policy FILE"),
-        "{message}"
-    );
+    assert!(message.contains(&format!("no proxy answers on 127.0.0.1:{port}")), "{message}");
+    assert!(message.contains("plimsoll-proxy --policy FILE"), "{message}");
 }
 
 #[test]
 fn status_needs_no_token() {
     let admin = ScriptedAdmin::answering(vec![ok(&a_status())]);
     let nowhere = tempfile::tempdir().unwrap();
-    let output = plimsoll(
-        nowhere.path(),
-        &["status", "--proxy", &admin.port.to_string()],
-    );
+    let output = plimsoll(nowhere.path(), &["status", "--proxy", &admin.port.to_string()]);
     assert!(output.status.success(), "{}", stderr(&output));
     let page = stdout(&output);
-    assert!(
-        page.contains("shop/fraud-api") && page.contains("Open, probe in 3 s"),
-        "{page}"
-    );
+    assert!(page.contains("shop/fraud-api") && page.contains("Open, probe in 3 s"), "{page}");
     assert!(!page.contains('\x1b'), "no colour into a pipe: {page:?}");
     let asked = admin.asked();
-    assert!(
-        asked[0].starts_with("GET /status HTTP/1.1\r\n"),
-        "{}",
-        asked[0]
-    );
-    assert!(
-        !asked[0].to_lowercase().contains("authorization"),
-        "{}",
-        asked[0]
-    );
+    assert!(asked[0].starts_with("GET /status HTTP/1.1\r\n"), "{}", asked[0]);
+    assert!(!asked[0].to_lowercase().contains("authorization"), "{}", asked[0]);
 }
 
 #[test]
@@ -186,33 +158,21 @@ fn push_sends_the_file_its_name_and_the_token() {
     let output = with_token(admin.port, &["push", file.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));
     let page = stdout(&output);
-    assert!(
-        page.contains("generation local-2 is in force") && page.contains("shop/bank is open"),
-        "{page}"
-    );
+    assert!(page.contains("generation local-2 is in force") && page.contains("shop/bank is open"), "{page}");
     let asked = &admin.asked()[0];
     let head = asked.to_lowercase();
     assert!(asked.starts_with("PUT /policy HTTP/1.1\r\n"), "{asked}");
     assert!(head.contains("authorization: bearer s3cret\r\n"), "{asked}");
     let name = file.display().to_string().to_lowercase();
-    assert!(
-        head.contains(&format!("x-plimsoll-file: {name}\r\n")),
-        "{asked}"
-    );
-    assert!(
-        asked.ends_with("\r\n\r\nkind: DependencyPolicy\n"),
-        "{asked}"
-    );
+    assert!(head.contains(&format!("x-plimsoll-file: {name}\r\n")), "{asked}");
+    assert!(asked.ends_with("\r\n\r\nkind: DependencyPolicy\n"), "{asked}");
 }
 
 #[test]
 fn a_refused_push_prints_the_error_and_exits_with_1() {
     let refused = json!({"accepted": false, "generation": "local-1", "errors": [
         {"file": "p.yaml", "line": 1, "column": 1, "message": "unknown field", "text": "error: unknown field `kin`\n"}]});
-    let admin = ScriptedAdmin::answering(vec![answer(
-        "422 Unprocessable Content",
-        &refused.to_string(),
-    )]);
+    let admin = ScriptedAdmin::answering(vec![answer("422 Unprocessable Content", &refused.to_string())]);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.yaml");
     std::fs::write(&file, "kin: x\n").unwrap();
@@ -220,10 +180,7 @@ fn a_refused_push_prints_the_error_and_exits_with_1() {
     assert_eq!(output.status.code(), Some(1));
     let page = stdout(&output);
     assert!(page.contains("error: unknown field `kin`"), "{page}");
-    assert!(
-        page.contains("1 error; generation local-1 stays in force"),
-        "{page}"
-    );
+    assert!(page.contains("1 error; generation local-1 stays in force"), "{page}");
 }
 
 #[test]
@@ -245,16 +202,9 @@ fn a_given_token_file_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("mine");
     std::fs::write(&token, "other").unwrap();
-    let output = with_token(
-        admin.port,
-        &["explain", "--admin-token-file", token.to_str().unwrap()],
-    );
+    let output = with_token(admin.port, &["explain", "--admin-token-file", token.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(
-        stdout(&output).contains("refused nothing"),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).contains("refused nothing"), "{}", stdout(&output));
     let asked = admin.asked()[0].to_lowercase();
     assert!(asked.contains("authorization: bearer other\r\n"), "{asked}");
 }
@@ -265,11 +215,7 @@ fn a_token_of_another_proxy_is_explained() {
     let admin = ScriptedAdmin::answering(vec![answer("401 Unauthorized", &said.to_string())]);
     let (code, message) = failure(&with_token(admin.port, &["explain"]));
     assert_eq!(code, 2);
-    assert!(
-        message.contains("did not take the token in ")
-            && message.contains("this token is not mine"),
-        "{message}"
-    );
+    assert!(message.contains("did not take the token in ") && message.contains("this token is not mine"), "{message}");
 }
 
 #[test]
@@ -283,49 +229,29 @@ fn another_server_is_told_from_the_admin_address() {
         let admin = ScriptedAdmin::answering(vec![strange.clone()]);
         let (code, message) = failure(&with_token(admin.port, &["status"]));
         assert_eq!(code, 2);
-        assert!(
-            message.contains("not like the admin address"),
-            "{strange:?}: {message}"
-        );
+        assert!(message.contains("not like the admin address"), "{strange:?}: {message}");
         assert!(message.contains("\"admin\""), "{message}");
     }
 }
 
 #[test]
 fn explain_tells_the_newest_refusal() {
-    let admin = ScriptedAdmin::answering(vec![
-        ok(&json!({"decisions": [a_decision()]})),
-        ok(&a_status()),
-    ]);
+    let admin = ScriptedAdmin::answering(vec![ok(&json!({"decisions": [a_decision()]})), ok(&a_status())]);
     let output = with_token(admin.port, &["explain"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let page = stdout(&output);
-    assert!(
-        page.starts_with("7f3a  2026-11-30T14:03:07Z  -> 503 CircuitOpen\n"),
-        "{page}"
-    );
-    assert!(
-        page.contains("breaker Open, probe in 3 s") && page.contains("What to change"),
-        "{page}"
-    );
+    assert!(page.starts_with("7f3a  2026-11-30T14:03:07Z  -> 503 CircuitOpen\n"), "{page}");
+    assert!(page.contains("breaker Open, probe in 3 s") && page.contains("What to change"), "{page}");
     assert!(admin.asked()[0].starts_with("GET /decisions?limit=1 "));
 }
 
 #[test]
 fn explain_as_json_adds_the_explanation() {
-    let admin = ScriptedAdmin::answering(vec![
-        ok(&json!({"decisions": [a_decision()]})),
-        ok(&a_status()),
-    ]);
+    let admin = ScriptedAdmin::answering(vec![ok(&json!({"decisions": [a_decision()]})), ok(&a_status())]);
     let output = with_token(admin.port, &["explain", "7f3a", "-o", "json"]);
     let said: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(said["reason"], "CircuitOpen");
-    assert!(
-        said["explanation"]["why"]
-            .as_str()
-            .unwrap()
-            .contains("breaker was open")
-    );
+    assert!(said["explanation"]["why"].as_str().unwrap().contains("breaker was open"));
     assert!(!said["explanation"]["change"].as_array().unwrap().is_empty());
     assert!(admin.asked()[0].starts_with("GET /decisions?id=7f3a "));
 }
@@ -335,10 +261,7 @@ fn an_unknown_refusal_exits_with_1() {
     let admin = ScriptedAdmin::answering(vec![ok(&json!({"decisions": []}))]);
     let (code, message) = failure(&with_token(admin.port, &["explain", "beef"]));
     assert_eq!(code, 1);
-    assert!(
-        message.contains("`beef`") && message.contains("only the newest are kept"),
-        "{message}"
-    );
+    assert!(message.contains("`beef`") && message.contains("only the newest are kept"), "{message}");
 }
 
 #[test]
@@ -352,10 +275,7 @@ fn a_missing_policy_file_is_named() {
 #[test]
 fn a_demo_without_a_proxy_binary_says_how_to_get_one() {
     let dir = tempfile::tempdir().unwrap();
-    let (code, message) = failure(&plimsoll(
-        dir.path(),
-        &["demo", "--proxy-binary", "/no/such-proxy"],
-    ));
+    let (code, message) = failure(&plimsoll(dir.path(), &["demo", "--proxy-binary", "/no/such-proxy"]));
     assert_eq!(code, 2);
     assert!(message.contains("cannot start /no/such-proxy"), "{message}");
 }
@@ -366,9 +286,6 @@ fn completions_are_a_script() {
     for shell in ["bash", "zsh", "fish"] {
         let output = plimsoll(dir.path(), &["completions", shell]);
         let script = stdout(&output);
-        assert!(
-            script.contains("explain") && script.contains("circuits"),
-            "{shell}"
-        );
+        assert!(script.contains("explain") && script.contains("circuits"), "{shell}");
     }
 }

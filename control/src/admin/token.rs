@@ -71,28 +71,19 @@ mod tests {
     use super::*;
 
     fn anna() -> Surroundings {
-        Surroundings {
-            home: Some("/home/anna".into()),
-            ..Surroundings::default()
-        }
+        Surroundings { home: Some("/home/anna".into()), ..Surroundings::default() }
     }
 
     #[test]
     fn the_default_proxy_has_the_short_name() {
         let file = anna().token_file(15000).unwrap();
-        assert_eq!(
-            file,
-            Path::new("/home/anna/.local/state/plimsoll/admin.token")
-        );
+        assert_eq!(file, Path::new("/home/anna/.local/state/plimsoll/admin.token"));
     }
 
     #[test]
     fn another_port_has_a_token_of_its_own() {
         let file = anna().token_file(40123).unwrap();
-        assert_eq!(
-            file,
-            Path::new("/home/anna/.local/state/plimsoll/admin-40123.token")
-        );
+        assert_eq!(file, Path::new("/home/anna/.local/state/plimsoll/admin-40123.token"));
     }
 
     #[test]
@@ -109,10 +100,7 @@ mod tests {
     #[test]
     fn without_a_home_there_is_no_place() {
         assert_eq!(Surroundings::default().token_file(15000), None);
-        let relative = Surroundings {
-            home: Some("anna".into()),
-            ..Surroundings::default()
-        };
+        let relative = Surroundings { home: Some("anna".into()), ..Surroundings::default() };
         assert_eq!(relative.state_dir(), None);
     }
 }

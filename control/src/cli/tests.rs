@@ -25,15 +25,7 @@ fn help_of_the_program() {
 
 #[test]
 fn help_of_each_verb() {
-    for verb in [
-        "demo",
-        "lint",
-        "push",
-        "status",
-        "circuits",
-        "explain",
-        "completions",
-    ] {
+    for verb in ["demo", "lint", "push", "status", "circuits", "explain", "completions"] {
         insta::assert_snapshot!(verb, help(Some(verb)));
     }
 }
@@ -42,14 +34,7 @@ fn help_of_each_verb() {
 fn every_visible_verb_has_examples() {
     let command = Cli::command();
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        let examples = verb
-            .get_after_help()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        assert!(
-            examples.contains("Examples:\n  plimsoll "),
-            "{}",
-            verb.get_name()
-        );
+        let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(examples.contains("Examples:\n  plimsoll "), "{}", verb.get_name());
     }
 }

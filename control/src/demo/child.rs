@@ -34,12 +34,7 @@ impl Child {
     ///
     /// # Errors
     /// When it cannot be started, or ends or stays silent instead of getting ready: with the end of its log.
-    pub async fn start(
-        name: &str,
-        program: &Path,
-        args: Vec<OsString>,
-        dir: &Path,
-    ) -> Result<(Child, Value), Failure> {
+    pub async fn start(name: &str, program: &Path, args: Vec<OsString>, dir: &Path) -> Result<(Child, Value), Failure> {
         let log = dir.join(format!("{name}.log"));
         let mut command = Command::new(program);
         command
@@ -50,15 +45,9 @@ impl Child {
             .process_group(0)
             .kill_on_drop(true);
         end_with(&mut command, getpid());
-        let mut process = command
-            .spawn()
-            .map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+        let mut process = command.spawn().map_err(|e| format!("cannot start {}: {e}", program.display()))?;
         let stdout = process.stdout.take().expect("it was asked for just above");
-        let mut child = Child {
-            name: name.to_owned(),
-            process,
-            log,
-        };
+        let mut child = Child { name: name.to_owned(), process, log };
         let mut lines = BufReader::new(stdout).lines();
         let ready = match tokio::time::timeout(READY_WITHIN, ready_line(&mut lines)).await {
             Ok(Some(ready)) => ready,
@@ -113,11 +102,7 @@ fn end_with(command: &mut Command, parent: Pid) {
     let tie = move || {
         set_pdeathsig(Signal::SIGKILL)?;
         // The parent may have died between fork and the line above; then nobody will send the signal.
-        if getppid() == parent {
-            Ok(())
-        } else {
-            Err(nix::Error::ESRCH.into())
-        }
+        if getppid() == parent { Ok(()) } else { Err(nix::Error::ESRCH.into()) }
     };
     // SAFETY: between fork and exec only async-signal-safe calls are allowed; prctl and getppid are plain system
     // calls, and neither path allocates.
@@ -137,11 +122,8 @@ mod tests {
     #[tokio::test]
     async fn the_ready_line_is_found_among_others() {
         let dir = tempfile::tempdir().unwrap();
-        let script =
-            r#"echo hello; echo '{"event":"ready","listen":"127.0.0.1:1"}'; exec sleep 60"#;
-        let (mut child, ready) = Child::start("a", Path::new("/bin/sh"), sh(script), dir.path())
-            .await
-            .unwrap();
+        let script = r#"echo hello; echo '{"event":"ready","listen":"127.0.0.1:1"}'; exec sleep 60"#;
+        let (mut child, ready) = Child::start("a", Path::new("/bin/sh"), sh(script), dir.path()).await.unwrap();
         assert_eq!(ready["listen"], "127.0.0.1:1");
         child.check().await.unwrap();
         let pid = Pid::from_raw(child.process.id().unwrap().try_into().unwrap());
@@ -155,21 +137,13 @@ mod tests {
         let script = "echo 'port 9001 is taken' >&2; exit 3";
         let failed = Child::start("rail", Path::new("/bin/sh"), sh(script), dir.path()).await;
         let message = failed.unwrap_err().to_string();
-        assert!(
-            message.contains("rail ended instead") && message.contains("port 9001 is taken"),
-            "{message}"
-        );
+        assert!(message.contains("rail ended instead") && message.contains("port 9001 is taken"), "{message}");
     }
 
     #[tokio::test]
     async fn a_missing_program_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let failed = Child::start("x", Path::new("/no/such"), Vec::new(), dir.path()).await;
-        assert!(
-            failed
-                .unwrap_err()
-                .to_string()
-                .contains("cannot start /no/such")
-        );
+        assert!(failed.unwrap_err().to_string().contains("cannot start /no/such"));
     }
 }

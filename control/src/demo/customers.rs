@@ -38,26 +38,14 @@ impl Customers {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(
-        payments: String,
-        rails: usize,
-        habits: Habits,
-        ledger: Ledger,
-    ) -> std::io::Result<Customers> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+    pub fn start(payments: String, rails: usize, habits: Habits, ledger: Ledger) -> std::io::Result<Customers> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (open, closed) = oneshot::channel();
         let shared = ledger.clone();
         let work = move || {
             runtime.block_on(async {
                 for rail in 0..rails {
-                    let customer = Customer {
-                        payments: payments.clone(),
-                        rail,
-                        habits,
-                        ledger: shared.clone(),
-                    };
+                    let customer = Customer { payments: payments.clone(), rail, habits, ledger: shared.clone() };
                     // The rails take turns, so that calls do not come in bunches of three.
                     let offset = habits.period() * rail as u32 / rails as u32;
                     tokio::spawn(customer.call_steadily(offset));
@@ -67,14 +55,8 @@ impl Customers {
             });
             // Dropping the runtime hangs up whatever is still open.
         };
-        let thread = std::thread::Builder::new()
-            .name("customers".into())
-            .spawn(work)?;
-        Ok(Customers {
-            open: Some(open),
-            thread: Some(thread),
-            ledger,
-        })
+        let thread = std::thread::Builder::new().name("customers".into()).spawn(work)?;
+        Ok(Customers { open: Some(open), thread: Some(thread), ledger })
     }
 }
 

@@ -84,10 +84,7 @@ pub struct Recent {
 impl Ledger {
     /// An empty one; time counts from now.
     pub fn new() -> Ledger {
-        Ledger {
-            origin: Instant::now(),
-            calls: Arc::default(),
-        }
+        Ledger { origin: Instant::now(), calls: Arc::default() }
     }
 
     /// Time since the origin.
@@ -99,12 +96,7 @@ impl Ledger {
     pub fn begin(&self, rail: usize) -> CallId {
         let began = self.now();
         let mut calls = self.lock();
-        calls.push(Call {
-            rail,
-            began,
-            ended: None,
-            retries: Vec::new(),
-        });
+        calls.push(Call { rail, began, ended: None, retries: Vec::new() });
         CallId(calls.len() - 1)
     }
 
@@ -131,18 +123,9 @@ impl Ledger {
     /// The calls of `stretches` to the rails that `wanted` names, as they stand now.
     pub fn figures(&self, stretches: &[Stretch], wanted: impl Fn(usize) -> bool) -> Figures {
         let now = self.now();
-        let within = |call: &Call| {
-            stretches
-                .iter()
-                .any(|s| s.from <= call.began && call.began < s.to)
-        };
+        let within = |call: &Call| stretches.iter().any(|s| s.from <= call.began && call.began < s.to);
         let calls = self.lock();
-        figures(
-            calls
-                .iter()
-                .filter(|call| wanted(call.rail) && within(call)),
-            now,
-        )
+        figures(calls.iter().filter(|call| wanted(call.rail) && within(call)), now)
     }
 
     /// How things are at the moment: of the calls that began at `since` or later, what ended in the last [`RECENT`] or
@@ -153,20 +136,11 @@ impl Ledger {
         let span = RECENT.min(now.saturating_sub(since));
         let per_second = |n: usize| n as f64 / span.as_secs_f64().max(0.001);
         let calls = self.lock();
-        let of_rail = || {
-            calls
-                .iter()
-                .filter(|call| call.rail == rail && call.began >= since)
-        };
-        let tries = of_rail()
-            .flat_map(|call| std::iter::once(&call.began).chain(&call.retries))
-            .filter(|at| fresh(**at));
-        let paid =
-            of_rail().filter(|call| matches!(call.ended, Some((at, End::Paid)) if fresh(at)));
-        let seen = figures(
-            of_rail().filter(|call| call.ended.is_none_or(|(at, _)| fresh(at))),
-            now,
-        );
+        let of_rail = || calls.iter().filter(|call| call.rail == rail && call.began >= since);
+        let tries =
+            of_rail().flat_map(|call| std::iter::once(&call.began).chain(&call.retries)).filter(|at| fresh(**at));
+        let paid = of_rail().filter(|call| matches!(call.ended, Some((at, End::Paid)) if fresh(at)));
+        let seen = figures(of_rail().filter(|call| call.ended.is_none_or(|(at, _)| fresh(at))), now);
         Recent {
             tries_per_second: per_second(tries.count()),
             paid_per_second: per_second(paid.count()),
@@ -176,9 +150,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Call>> {
-        self.calls
-            .lock()
-            .expect("nothing panics while it holds this lock")
+        self.calls.lock().expect("nothing panics while it holds this lock")
     }
 }
 
@@ -205,20 +177,14 @@ fn figures<'a>(calls: impl Iterator<Item = &'a Call>, now: Duration) -> Figures 
 /// The smallest time that at least `percent` of all do not exceed; zero of none.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100);
-    sorted
-        .get(rank.saturating_sub(1))
-        .copied()
-        .unwrap_or_default()
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: Stretch = Stretch {
-        from: Duration::ZERO,
-        to: Duration::MAX,
-    };
+    const ALL: Stretch = Stretch { from: Duration::ZERO, to: Duration::MAX };
 
     fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
@@ -250,14 +216,7 @@ mod tests {
             call(0, 20, Some((25, End::Refused)), &[]),
         ];
         let seen = figures(calls.iter(), ms(9010));
-        let expected = Figures {
-            calls: 3,
-            retries: 2,
-            failed: 1,
-            open: 1,
-            p50: ms(50),
-            p99: ms(9000),
-        };
+        let expected = Figures { calls: 3, retries: 2, failed: 1, open: 1, p50: ms(50), p99: ms(9000) };
         assert_eq!(seen, expected);
     }
 
@@ -270,15 +229,9 @@ mod tests {
         ledger.retry(early);
         ledger.end(early, End::GaveUp);
         ledger.begin(2);
-        let before = Stretch {
-            from: Duration::ZERO,
-            to: split,
-        };
+        let before = Stretch { from: Duration::ZERO, to: split };
         let seen = ledger.figures(&[before], |_| true);
-        assert_eq!(
-            (seen.calls, seen.retries, seen.failed, seen.open),
-            (1, 1, 1, 0)
-        );
+        assert_eq!((seen.calls, seen.retries, seen.failed, seen.open), (1, 1, 1, 0));
         assert_eq!(ledger.figures(&[ALL], |rail| rail == 2).open, 1);
         assert_eq!(ledger.figures(&[before, ALL], |_| true).calls, 2);
     }

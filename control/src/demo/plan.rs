@@ -97,9 +97,7 @@ fn documents(yaml: &str) -> Result<Vec<Value>, Failure> {
 }
 
 fn dependencies(documents: &[Value]) -> impl Iterator<Item = &Value> {
-    documents
-        .iter()
-        .filter(|d| d["kind"].as_str() == Some("DependencyPolicy"))
+    documents.iter().filter(|d| d["kind"].as_str() == Some("DependencyPolicy"))
 }
 
 fn rails(documents: &[Value]) -> Result<Vec<Rail>, Failure> {
@@ -115,18 +113,12 @@ fn rails(documents: &[Value]) -> Result<Vec<Rail>, Failure> {
         })
     };
     dependencies(documents)
-        .map(|d| {
-            rail(d).ok_or_else(|| {
-                "a rail of the demo needs a name, `listen` and one static endpoint".into()
-            })
-        })
+        .map(|d| rail(d).ok_or_else(|| "a rail of the demo needs a name, `listen` and one static endpoint".into()))
         .collect()
 }
 
 fn namespace(document: &Value) -> &str {
-    document["metadata"]["namespace"]
-        .as_str()
-        .unwrap_or("default")
+    document["metadata"]["namespace"].as_str().unwrap_or("default")
 }
 
 fn workload(documents: &[Value]) -> (String, String) {
@@ -138,9 +130,7 @@ fn workload(documents: &[Value]) -> (String, String) {
 
 fn targets_only(documents: &[Value]) -> Result<String, Failure> {
     let part = |from: &Value, keys: &[&str]| {
-        let kept = keys
-            .iter()
-            .filter_map(|&key| Some((key.into(), from.get(key)?.clone())));
+        let kept = keys.iter().filter_map(|&key| Some((key.into(), from.get(key)?.clone())));
         Value::Mapping(kept.collect::<Mapping>())
     };
     let mut texts = Vec::new();

@@ -166,10 +166,7 @@ fn table_lines(board: &Board, paint: Paint) -> Vec<String> {
         format!(
             "{}  {}",
             paint.apply(Tone::Strong, &board.title),
-            paint.apply(
-                Tone::Dim,
-                &format!("{} of {}", clock(board.elapsed), clock(board.total))
-            )
+            paint.apply(Tone::Dim, &format!("{} of {}", clock(board.elapsed), clock(board.total)))
         ),
         String::new(),
     ];
@@ -194,17 +191,9 @@ fn table_lines(board: &Board, paint: Paint) -> Vec<String> {
 }
 
 fn cells(row: &Row) -> Vec<Cell> {
-    let rail = if row.slow {
-        Cell::new(Tone::Warn, format!("{} (slow)", row.rail))
-    } else {
-        row.rail.as_str().into()
-    };
+    let rail = if row.slow { Cell::new(Tone::Warn, format!("{} (slow)", row.rail)) } else { row.rail.as_str().into() };
     // What a customer would call slow, whatever the reason.
-    let tone = if row.recent.p99 >= Duration::from_secs(1) {
-        Tone::Bad
-    } else {
-        Tone::Plain
-    };
+    let tone = if row.recent.p99 >= Duration::from_secs(1) { Tone::Bad } else { Tone::Plain };
     let mut cells = vec![
         rail,
         format!("{:.0}", row.recent.tries_per_second).into(),
@@ -213,11 +202,7 @@ fn cells(row: &Row) -> Vec<Cell> {
         Cell::new(tone, time(row.recent.p99)),
     ];
     match &row.sidecar {
-        Some(sidecar) => cells.extend([
-            in_flight(sidecar),
-            breaker(&sidecar.circuits),
-            refused(&sidecar.rejections),
-        ]),
+        Some(sidecar) => cells.extend([in_flight(sidecar), breaker(&sidecar.circuits), refused(&sidecar.rejections)]),
         None => cells.extend([Cell::none(), Cell::none(), Cell::none()]),
     }
     cells
@@ -226,16 +211,9 @@ fn cells(row: &Row) -> Vec<Cell> {
 fn service_line(board: &Board, paint: Paint) -> String {
     let PaymentsNumbers { busy, waiting, .. } = board.payments;
     let pool = board.pool;
-    let text = format!(
-        "payment service: {} of {} slots in use",
-        count(busy),
-        count(pool)
-    );
+    let text = format!("payment service: {} of {} slots in use", count(busy), count(pool));
     if waiting > 0 {
-        let waits = format!(
-            "{text}, {} waiting for one",
-            crate::figures::plural(waiting, "call")
-        );
+        let waits = format!("{text}, {} waiting for one", crate::figures::plural(waiting, "call"));
         paint.apply(Tone::Bad, &waits)
     } else {
         text
@@ -243,26 +221,14 @@ fn service_line(board: &Board, paint: Paint) -> String {
 }
 
 fn customer_line(board: &Board) -> String {
-    let CustomerCounts {
-        calls,
-        retries,
-        failed,
-    } = board.customers;
-    format!(
-        "customers: {} calls, {} repeated, {} not paid",
-        count(calls),
-        count(retries),
-        count(failed)
-    )
+    let CustomerCounts { calls, retries, failed } = board.customers;
+    format!("customers: {} calls, {} repeated, {} not paid", count(calls), count(retries), count(failed))
 }
 
 /// The board in one line.
 fn plain_line(board: &Board) -> String {
     let mut parts: Vec<_> = board.rows.iter().map(plain_row).collect();
-    parts.push(format!(
-        "slots {}/{} +{}",
-        board.payments.busy, board.pool, board.payments.waiting
-    ));
+    parts.push(format!("slots {}/{} +{}", board.payments.busy, board.pool, board.payments.waiting));
     format!("{}  {}", clock(board.elapsed), parts.join(" | "))
 }
 
@@ -286,11 +252,7 @@ fn plain_row(row: &Row) -> String {
 
 /// A latency, unless there was no call to have one.
 fn time(duration: Duration) -> String {
-    if duration.is_zero() {
-        "-".into()
-    } else {
-        latency(duration)
-    }
+    if duration.is_zero() { "-".into() } else { latency(duration) }
 }
 
 #[cfg(test)]

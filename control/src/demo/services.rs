@@ -103,11 +103,8 @@ struct Rail {
 /// # Errors
 /// When its port is taken.
 pub async fn run_rail(args: RailArgs) -> Result<Verdict, Failure> {
-    let rail = Arc::new(Rail {
-        millis: AtomicU64::new(args.millis),
-        calls: AtomicU64::new(0),
-        in_flight: Gauge::default(),
-    });
+    let rail =
+        Arc::new(Rail { millis: AtomicU64::new(args.millis), calls: AtomicU64::new(0), in_flight: Gauge::default() });
     let listener = TcpListener::bind(("127.0.0.1", args.port)).await?;
     ready(&listener)?;
     serve(listener, move |request| {
@@ -150,11 +147,7 @@ impl Rail {
 fn spread(nth: u64) -> f64 {
     // Steps of the golden ratio fill the interval evenly, whatever stretch of calls is looked at.
     let even = (nth as f64 * 0.618_033_988_75).fract();
-    if even < 0.975 {
-        0.8 + 0.4 * even / 0.975
-    } else {
-        1.2 + 0.5 * (even - 0.975) / 0.025
-    }
+    if even < 0.975 { 0.8 + 0.4 * even / 0.975 } else { 1.2 + 0.5 * (even - 0.975) / 0.025 }
 }
 
 #[derive(Debug)]
@@ -202,8 +195,7 @@ impl Payments {
         };
         // A task of its own, because a thread does not notice that its customer has hung up either.
         let work = tokio::spawn(async move { self.pay(rail).await });
-        work.await
-            .unwrap_or_else(|_| answer(500, "the payment service has a bug\n"))
+        work.await.unwrap_or_else(|_| answer(500, "the payment service has a bug\n"))
     }
 
     async fn pay(&self, rail: usize) -> Response<Full<Bytes>> {
@@ -241,19 +233,13 @@ fn pass_on(said: &Response<Bytes>) -> Response<Full<Bytes>> {
 }
 
 fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
-    answer(
-        200,
-        serde_json::to_vec(value).expect("numbers are always JSON"),
-    )
+    answer(200, serde_json::to_vec(value).expect("numbers are always JSON"))
 }
 
 /// The same line that the proxy prints when it is ready.
 fn ready(listener: &TcpListener) -> std::io::Result<()> {
     let address = listener.local_addr()?.to_string();
-    println!(
-        "{}",
-        serde_json::json!({"event": "ready", "listen": address})
-    );
+    println!("{}", serde_json::json!({"event": "ready", "listen": address}));
     Ok(())
 }
 
@@ -261,14 +247,9 @@ fn ready(listener: &TcpListener) -> std::io::Result<()> {
 ///
 /// # Errors
 /// When it does not answer with numbers.
-pub async fn backstage<T: serde::de::DeserializeOwned>(
-    address: &str,
-    order: Option<&str>,
-) -> Result<T, Failure> {
+pub async fn backstage<T: serde::de::DeserializeOwned>(address: &str, order: Option<&str>) -> Result<T, Failure> {
     let query = order.map_or_else(String::new, |order| format!("?{order}"));
-    let request = Request::get(format!("{BACKSTAGE}{query}"))
-        .header("host", address)
-        .body(Full::default())?;
+    let request = Request::get(format!("{BACKSTAGE}{query}")).header("host", address).body(Full::default())?;
     let answer = tokio::time::timeout(Duration::from_secs(5), send(address, request)).await??;
     Ok(serde_json::from_slice(answer.body())?)
 }

@@ -82,9 +82,7 @@ impl Stage {
         let began = Instant::now();
         allow_many_connections()?;
         let plan = Plan::new()?;
-        let dir = tempfile::Builder::new()
-            .prefix("plimsoll-demo-")
-            .tempdir()?;
+        let dir = tempfile::Builder::new().prefix("plimsoll-demo-").tempdir()?;
         let myself = std::env::current_exe()?;
         let mut rails = Vec::new();
         for rail in &plan.rails {
@@ -92,23 +90,10 @@ impl Stage {
             let well = WELL.as_millis().to_string();
             let args = ["demo-rail", "--port", &port, "--millis", &well];
             let name = format!("rail-{}", rail.name);
-            rails.push(
-                Child::start(&name, &myself, args.map(OsString::from).into(), dir.path())
-                    .await?
-                    .0,
-            );
+            rails.push(Child::start(&name, &myself, args.map(OsString::from).into(), dir.path()).await?.0);
         }
         let (sidecar, admin) = start_sidecar(proxy, &plan, dir.path()).await?;
-        Ok(Stage {
-            plan,
-            screen: Screen::new(),
-            myself,
-            admin,
-            sidecar,
-            rails,
-            began,
-            dir,
-        })
+        Ok(Stage { plan, screen: Screen::new(), myself, admin, sidecar, rails, began, dir })
     }
 
     /// The rail that turns slow: the last, so that the table shows the healthy ones first.
@@ -121,17 +106,10 @@ impl Stage {
     /// # Errors
     /// When standard output is gone.
     pub fn introduce(&mut self) -> Result<(), Failure> {
-        let names: Vec<_> = self
-            .plan
-            .rails
-            .iter()
-            .map(|rail| rail.name.as_str())
-            .collect();
+        let names: Vec<_> = self.plan.rails.iter().map(|rail| rail.name.as_str()).collect();
         let slow = names[self.slow_rail()];
         for (wanted, instead) in &self.plan.moved {
-            self.screen.say(&format!(
-                "{wanted} is in use here: {instead} is used in its place."
-            ))?;
+            self.screen.say(&format!("{wanted} is in use here: {instead} is used in its place."))?;
         }
         self.screen.say(&format!(
             "A payment service with {POOL} slots calls the rails {}\n\
@@ -154,32 +132,16 @@ impl Stage {
     pub async fn play(&mut self, title: &str, ledger: &Ledger) -> Result<(Stretch, Run), Failure> {
         self.pace(WELL).await?;
         let (payments, address) = self.start_payments().await?;
-        let customers = Customers::start(
-            address.clone(),
-            self.plan.rails.len(),
-            HABITS,
-            ledger.clone(),
-        )?;
+        let customers = Customers::start(address.clone(), self.plan.rails.len(), HABITS, ledger.clone())?;
         let since = ledger.now();
-        let mut scene = Scene {
-            title: format!("{title}: every rail is well"),
-            slow: false,
-            since,
-            ledger,
-            payments: &address,
-        };
-        let before = Stretch {
-            from: since + WARM_UP,
-            to: since + WARM_UP + BEFORE,
-        };
+        let mut scene =
+            Scene { title: format!("{title}: every rail is well"), slow: false, since, ledger, payments: &address };
+        let before = Stretch { from: since + WARM_UP, to: since + WARM_UP + BEFORE };
         self.show_until(before.to, &scene).await?;
 
         self.pace(ILL).await?;
         let turned = ledger.now();
-        let slow = Stretch {
-            from: turned,
-            to: turned + SLOW,
-        };
+        let slow = Stretch { from: turned, to: turned + SLOW };
         let name = &self.plan.rails[self.slow_rail()].name;
         scene.title = format!("{title}: {name} answers in {}", span(ILL));
         scene.slow = true;
@@ -195,18 +157,11 @@ impl Stage {
     /// # Errors
     /// When it refuses.
     pub async fn push_policy(&mut self) -> Result<(), Failure> {
-        let pushed = self
-            .admin
-            .push("examples/payments.yaml", self.plan.policy.clone())
-            .await?;
+        let pushed = self.admin.push("examples/payments.yaml", self.plan.policy.clone()).await?;
         let answer: PushAnswer = self.admin.read(&pushed.json)?;
         if !answer.accepted {
             let errors: Vec<_> = answer.errors.iter().map(|e| e.text.as_str()).collect();
-            return Err(format!(
-                "the proxy refused examples/payments.yaml:\n{}",
-                errors.join("\n")
-            )
-            .into());
+            return Err(format!("the proxy refused examples/payments.yaml:\n{}", errors.join("\n")).into());
         }
         self.screen.say(&format!(
             "\nThe payment service is restarted, and examples/payments.yaml pushed to the proxy,\n\
@@ -221,11 +176,7 @@ impl Stage {
         let decisions = self.admin.decisions(1, None).await.ok()?;
         let decision: Decision = self.admin.read(decisions["decisions"].get(0)?).ok()?;
         let status: Status = self.admin.read(&self.admin.status().await.ok()?).ok()?;
-        Some(crate::explain::page(
-            &decision,
-            &status,
-            self.screen.paint(),
-        ))
+        Some(crate::explain::page(&decision, &status, self.screen.paint()))
     }
 
     /// Ends every process.
@@ -249,11 +200,7 @@ impl Stage {
     }
 
     async fn start_payments(&self) -> Result<(Child, String), Failure> {
-        let mut args = vec![
-            "demo-payments".into(),
-            "--pool".into(),
-            POOL.to_string().into(),
-        ];
+        let mut args = vec!["demo-payments".into(), "--pool".into(), POOL.to_string().into()];
         for rail in &self.plan.rails {
             args.extend(["--rail".into(), OsString::from(rail.listen.to_string())]);
         }
@@ -288,16 +235,9 @@ impl Stage {
             rail: rail.name.clone(),
             slow: scene.slow && i == self.slow_rail(),
             recent: scene.ledger.recent(scene.since, i),
-            sidecar: sidecar
-                .dependencies
-                .iter()
-                .find(|d| d.policy == rail.policy)
-                .cloned(),
+            sidecar: sidecar.dependencies.iter().find(|d| d.policy == rail.policy).cloned(),
         };
-        let so_far = Stretch {
-            from: scene.since,
-            to: Duration::MAX,
-        };
+        let so_far = Stretch { from: scene.since, to: Duration::MAX };
         let figures = scene.ledger.figures(&[so_far], |_| true);
         Ok(Board {
             title: scene.title.clone(),
@@ -306,11 +246,7 @@ impl Stage {
             rows: self.plan.rails.iter().enumerate().map(row).collect(),
             payments: backstage(scene.payments, None).await?,
             pool: POOL,
-            customers: CustomerCounts {
-                calls: figures.calls,
-                retries: figures.retries,
-                failed: figures.failed,
-            },
+            customers: CustomerCounts { calls: figures.calls, retries: figures.retries, failed: figures.failed },
         })
     }
 
@@ -338,34 +274,18 @@ fn allow_many_connections() -> std::io::Result<()> {
 async fn start_sidecar(proxy: &Path, plan: &Plan, dir: &Path) -> Result<(Child, Admin), Failure> {
     let policy = dir.join("targets.yaml");
     std::fs::write(&policy, &plan.targets_only)?;
-    let token = dir.join("admin.token");
     let mut args: Vec<OsString> = Vec::new();
     for listener in ["--inbound", "--outbound", "--admin", "--health"] {
         args.extend([listener.into(), "127.0.0.1:0".into()]);
     }
-    let files: [(&str, &Path); 3] = [
-        ("--policy", &policy),
-        ("--admin-token-file", &token),
-        ("--state-dir", dir),
-    ];
-    args.extend(
-        files
-            .iter()
-            .flat_map(|(flag, file)| [flag.into(), file.into()]),
-    );
-    let names = [
-        ("--workload", &plan.workload),
-        ("--namespace", &plan.namespace),
-    ];
-    args.extend(
-        names
-            .iter()
-            .flat_map(|(flag, name)| [flag.into(), name.into()]),
-    );
+    let files: [(&str, &Path); 2] = [("--policy", &policy), ("--state-dir", dir)];
+    args.extend(files.iter().flat_map(|(flag, file)| [flag.into(), file.into()]));
+    let names = [("--workload", &plan.workload), ("--namespace", &plan.namespace)];
+    args.extend(names.iter().flat_map(|(flag, name)| [flag.into(), name.into()]));
     let (child, ready) = Child::start("plimsoll-proxy", proxy, args, dir).await?;
     let admin: SocketAddr = ready["admin"]
         .as_str()
         .and_then(|text| text.parse().ok())
         .ok_or("plimsoll-proxy did not say where its admin address is")?;
-    Ok((child, Admin::new(ProxyAddress::from(admin), Some(&token))))
+    Ok((child, Admin::of_state_dir(ProxyAddress::from(admin), dir)))
 }

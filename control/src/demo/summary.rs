@@ -75,11 +75,7 @@ impl Summary {
     }
 
     fn enough(&self) -> bool {
-        let runs = [
-            self.before.calls,
-            self.without.healthy.calls,
-            self.with.healthy.calls,
-        ];
+        let runs = [self.before.calls, self.without.healthy.calls, self.with.healthy.calls];
         runs.iter().all(|calls| *calls >= ENOUGH_CALLS)
     }
 
@@ -90,29 +86,18 @@ impl Summary {
 
     /// The page.
     pub fn render(&self, paint: Paint) -> String {
-        let mut lines = vec![
-            paint.apply(
-                Tone::Strong,
-                "Measured in this run, as the customers saw it",
-            ),
-            String::new(),
-        ];
+        let mut lines = vec![paint.apply(Tone::Strong, "Measured in this run, as the customers saw it"), String::new()];
         lines.extend(self.table().lines(paint));
         lines.push(String::new());
         lines.push(self.headline());
         lines.push(String::new());
         for claim in self.claims() {
-            let mark = if claim.held {
-                paint.apply(Tone::Good, "holds")
-            } else {
-                paint.apply(Tone::Bad, "DOES NOT HOLD")
-            };
+            let mark =
+                if claim.held { paint.apply(Tone::Good, "holds") } else { paint.apply(Tone::Bad, "DOES NOT HOLD") };
             lines.push(format!("{mark}: {}", claim.text));
         }
         if !self.enough() {
-            lines.push(format!(
-                "Too few calls to judge by: a p99 needs {ENOUGH_CALLS} in each column."
-            ));
+            lines.push(format!("Too few calls to judge by: a p99 needs {ENOUGH_CALLS} in each column."));
         }
         if !self.held() {
             lines.push("Something in this run was not as claimed. On a machine that is busy with other work, try again when it is not;".into());
@@ -146,21 +131,14 @@ impl Summary {
             let before = before.map_or_else(Cell::none, Cell::from);
             table.row([name.into(), before, a.into(), b.into()]);
         };
-        let figures = |of: fn(&Figures) -> String| {
-            (of(&self.before), of(&without.healthy), of(&with.healthy))
-        };
+        let figures = |of: fn(&Figures) -> String| (of(&self.before), of(&without.healthy), of(&with.healthy));
         let (b, x, y) = figures(|f| latency(f.p50));
         row("healthy rails: p50".into(), Some(b), x, y);
         let (b, x, y) = figures(|f| latency(f.p99));
         row("healthy rails: p99".into(), Some(b), x, y);
         let (b, x, y) = figures(unpaid);
         row("healthy rails: calls not paid".into(), Some(b), x, y);
-        row(
-            format!("{slow} (slow): calls not paid"),
-            None,
-            unpaid(&without.slow),
-            unpaid(&with.slow),
-        );
+        row(format!("{slow} (slow): calls not paid"), None, unpaid(&without.slow), unpaid(&with.slow));
         row(
             format!("{slow} (slow): customer knows after, p50"),
             None,
@@ -175,37 +153,18 @@ impl Summary {
             repeated(&with.healthy, with),
         );
         let in_flight = |run: &Run| count(run.slow_rail.most_in_flight);
-        row(
-            format!("in flight at {slow}, most at once"),
-            None,
-            in_flight(without),
-            in_flight(with),
-        );
+        row(format!("in flight at {slow}, most at once"), None, in_flight(without), in_flight(with));
         let slots = |run: &Run| count(run.payments.most_busy);
-        row(
-            format!("payment service: slots in use, of {}", self.pool),
-            None,
-            slots(without),
-            slots(with),
-        );
+        row(format!("payment service: slots in use, of {}", self.pool), None, slots(without), slots(with));
         let waiting = |run: &Run| count(run.payments.most_waiting);
-        row(
-            "payment service: calls waiting for a slot".into(),
-            None,
-            waiting(without),
-            waiting(with),
-        );
+        row("payment service: calls waiting for a slot".into(), None, waiting(without), waiting(with));
         table
     }
 }
 
 /// Refused, given up, or still without an answer.
 fn unpaid(figures: &Figures) -> String {
-    format!(
-        "{} of {}",
-        count(figures.failed + figures.open),
-        count(figures.calls)
-    )
+    format!("{} of {}", count(figures.failed + figures.open), count(figures.calls))
 }
 
 fn times(later: Duration, before: Duration) -> f64 {

@@ -16,10 +16,7 @@ pub fn advice(reason: &str) -> Advice {
         .or_else(|| clocks(reason))
         .or_else(|| connections(reason))
         .or_else(|| messages(reason))
-        .unwrap_or((
-            "This version of plimsoll does not know the reason; the proxy may be newer.",
-            &[],
-        ));
+        .unwrap_or(("This version of plimsoll does not know the reason; the proxy may be newer.", &[]));
     Advice { why, change }
 }
 
@@ -147,9 +144,7 @@ fn clocks(reason: &str) -> Entry {
         ),
         "RequestHeadTimeout" => (
             "The caller opened a request and did not finish its head in time.",
-            &[
-                "A slow or stuck client, or one that sends slowly on purpose; nothing here is to be changed.",
-            ],
+            &["A slow or stuck client, or one that sends slowly on purpose; nothing here is to be changed."],
         ),
         _ => return None,
     })
@@ -188,9 +183,7 @@ fn connections(reason: &str) -> Entry {
         ),
         "UpstreamProtocolError" => (
             "What the endpoint sent is not valid HTTP.",
-            &[
-                "Check that the port speaks the protocol in `target.protocol`; the proxy's log says what was wrong.",
-            ],
+            &["Check that the port speaks the protocol in `target.protocol`; the proxy's log says what was wrong."],
         ),
         "Draining" => (
             "The proxy was shutting down.",

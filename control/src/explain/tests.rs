@@ -60,11 +60,7 @@ fn littles_law_tells_a_burst_from_a_limit_that_is_too_low() {
 fn every_reason_is_explained_with_something_to_do() {
     for reason in plimsoll_resilience::Reason::ALL {
         let advice = advice::advice(reason.as_str());
-        assert!(
-            !advice.change.is_empty(),
-            "{} has no advice",
-            reason.as_str()
-        );
+        assert!(!advice.change.is_empty(), "{} has no advice", reason.as_str());
     }
     assert!(advice::advice("Novel").why.contains("does not know"));
 }

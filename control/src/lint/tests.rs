@@ -39,12 +39,6 @@ fn the_schema_and_the_defaults_cover_every_kind() {
     assert_eq!(schema()["oneOf"].as_array().unwrap().len(), Kind::ALL.len());
     for kind in Kind::ALL {
         let rows = defaults()[kind.as_str()].clone();
-        assert!(
-            rows.as_array()
-                .unwrap()
-                .iter()
-                .any(|row| row["field"] == "spec.mode"),
-            "{rows}"
-        );
+        assert!(rows.as_array().unwrap().iter().any(|row| row["field"] == "spec.mode"), "{rows}");
     }
 }

@@ -2,9 +2,7 @@ use super::*;
 
 fn bundle(files: &[(&str, &str)]) -> Bundle {
     let file = |(name, text): &(&str, &str)| Source::new(*name, *text);
-    Bundle {
-        files: files.iter().map(file).collect(),
-    }
+    Bundle { files: files.iter().map(file).collect() }
 }
 
 fn diagnostic(file: &str, line: u64) -> Diagnostic {
@@ -20,21 +18,12 @@ fn diagnostic(file: &str, line: u64) -> Diagnostic {
 }
 
 fn page(outcome: &PushAnswer, bundle: &Bundle) -> String {
-    render(
-        outcome,
-        bundle,
-        &"127.0.0.1:15000".parse().unwrap(),
-        Paint::PLAIN,
-    )
+    render(outcome, bundle, &"127.0.0.1:15000".parse().unwrap(), Paint::PLAIN)
 }
 
 #[test]
 fn every_line_of_the_joined_files_finds_its_file_again() {
-    let bundle = bundle(&[
-        ("a.yaml", "one\ntwo"),
-        ("b.yaml", "three\n"),
-        ("c.yaml", "four\n"),
-    ]);
+    let bundle = bundle(&[("a.yaml", "one\ntwo"), ("b.yaml", "three\n"), ("c.yaml", "four\n")]);
     let yaml = bundle.yaml();
     for (number, line) in (1..).zip(yaml.lines()) {
         let found = bundle.locate(number);
@@ -66,11 +55,8 @@ fn taken() {
 
 #[test]
 fn refused() {
-    let outcome = PushAnswer {
-        generation: "local-3".into(),
-        errors: vec![diagnostic("a.yaml", 4)],
-        ..PushAnswer::default()
-    };
+    let outcome =
+        PushAnswer { generation: "local-3".into(), errors: vec![diagnostic("a.yaml", 4)], ..PushAnswer::default() };
     insta::assert_snapshot!(page(&outcome, &bundle(&[("a.yaml", "1\n2\n3\n4\n")])));
 }
 
@@ -85,8 +71,5 @@ fn refused_in_the_second_of_two_files() {
     insta::assert_snapshot!(page(&outcome, &bundle));
     let mut json = serde_json::json!({"errors": [{"file": "a.yaml+b.yaml", "line": 4}]});
     bundle.locate_all(&mut json);
-    assert_eq!(
-        json["errors"][0],
-        serde_json::json!({"file": "b.yaml", "line": 1})
-    );
+    assert_eq!(json["errors"][0], serde_json::json!({"file": "b.yaml", "line": 1}));
 }

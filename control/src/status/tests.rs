@@ -36,10 +36,7 @@ fn a_refused_change_is_told_with_its_lines() {
 
 #[test]
 fn the_worst_breaker_speaks_for_the_dependency() {
-    let circuit = |state: &str| Circuit {
-        state: state.into(),
-        ..Circuit::default()
-    };
+    let circuit = |state: &str| Circuit { state: state.into(), ..Circuit::default() };
     let shown = |states: &[&str]| {
         let circuits: Vec<_> = states.iter().map(|s| circuit(s)).collect();
         breaker(&circuits).text().to_owned()

@@ -21,12 +21,7 @@ fn board() -> Board {
                     r#"{"in_flight":2,"circuits":[{"state":"Closed"}],"bulkheads":[{"limit":20,"in_flight":2}]}"#,
                 ),
             },
-            Row {
-                rail: "bank".into(),
-                slow: false,
-                recent: Recent::default(),
-                sidecar: None,
-            },
+            Row { rail: "bank".into(), slow: false, recent: Recent::default(), sidecar: None },
             Row {
                 rail: "wallet".into(),
                 slow: true,
@@ -38,18 +33,9 @@ fn board() -> Board {
                 ),
             },
         ],
-        payments: PaymentsNumbers {
-            busy: 200,
-            waiting: 143,
-            most_busy: 200,
-            most_waiting: 150,
-        },
+        payments: PaymentsNumbers { busy: 200, waiting: 143, most_busy: 200, most_waiting: 150 },
         pool: 200,
-        customers: CustomerCounts {
-            calls: 2312,
-            retries: 310,
-            failed: 145,
-        },
+        customers: CustomerCounts { calls: 2312, retries: 310, failed: 145 },
     }
 }
 

@@ -27,10 +27,7 @@ async fn one_slot() -> (String, TcpListener) {
     let rail = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let args = PaymentsArgs {
-        pool: 1,
-        rails: vec![rail.local_addr().unwrap().to_string()],
-    };
+    let args = PaymentsArgs { pool: 1, rails: vec![rail.local_addr().unwrap().to_string()] };
     tokio::spawn(serve_payments(listener, args));
     (address, rail)
 }
@@ -38,10 +35,7 @@ async fn one_slot() -> (String, TcpListener) {
 /// A call under way; it comes to the status of its answer.
 fn call(address: &str, path: &str) -> JoinHandle<u16> {
     let address = address.to_owned();
-    let request = Request::post(path)
-        .header("host", &address)
-        .body(Full::default())
-        .unwrap();
+    let request = Request::post(path).header("host", &address).body(Full::default()).unwrap();
     tokio::spawn(async move { send(&address, request).await.unwrap().status().as_u16() })
 }
 
@@ -61,9 +55,7 @@ async fn approve(mut call: TcpStream) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut buffer = [0; 1024];
     assert!(call.read(&mut buffer).await.unwrap() > 0);
-    call.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-        .await
-        .unwrap();
+    call.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
 }
 
 #[tokio::test]
@@ -77,10 +69,7 @@ async fn who_finds_no_slot_waits_for_one() {
         approve(rail.accept().await.unwrap().0).await;
         assert_eq!(customer.await.unwrap(), 200);
     }
-    until(&payments, |numbers| {
-        numbers.busy == 0 && numbers.most_waiting == 1
-    })
-    .await;
+    until(&payments, |numbers| numbers.busy == 0 && numbers.most_waiting == 1).await;
 }
 
 #[tokio::test]
@@ -101,20 +90,12 @@ async fn work_goes_on_when_the_customer_has_hung_up() {
 async fn a_rail_that_is_not_there_is_a_502() {
     let (payments, rail) = one_slot().await;
     drop(rail);
-    assert_eq!(
-        customer(&payments).await.unwrap(),
-        502,
-        "nobody listens there"
-    );
+    assert_eq!(customer(&payments).await.unwrap(), 502, "nobody listens there");
 }
 
 #[tokio::test]
 async fn a_rail_takes_its_pace_from_backstage() {
-    let rail = Arc::new(Rail {
-        millis: AtomicU64::new(60_000),
-        calls: AtomicU64::new(0),
-        in_flight: Gauge::default(),
-    });
+    let rail = Arc::new(Rail { millis: AtomicU64::new(60_000), calls: AtomicU64::new(0), in_flight: Gauge::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(serve(listener, move |request| {
@@ -122,30 +103,16 @@ async fn a_rail_takes_its_pace_from_backstage() {
         async move { rail.handle(&request).await }
     }));
     let slow = call(&address, "/v1/charge");
-    while backstage::<RailNumbers>(&address, None)
-        .await
-        .unwrap()
-        .in_flight
-        == 0
-    {
+    while backstage::<RailNumbers>(&address, None).await.unwrap().in_flight == 0 {
         tokio::task::yield_now().await;
     }
     let told: RailNumbers = backstage(&address, Some("millis=0")).await.unwrap();
     assert_eq!((told.in_flight, told.most_in_flight), (1, 1));
     let quick = call(&address, "/v1/charge");
-    assert_eq!(
-        quick.await.unwrap(),
-        200,
-        "the new pace holds for new calls"
-    );
+    assert_eq!(quick.await.unwrap(), 200, "the new pace holds for new calls");
     assert!(!slow.is_finished(), "and not for old ones");
     slow.abort();
-    while backstage::<RailNumbers>(&address, None)
-        .await
-        .unwrap()
-        .in_flight
-        > 0
-    {
+    while backstage::<RailNumbers>(&address, None).await.unwrap().in_flight > 0 {
         tokio::task::yield_now().await;
     }
 }
