@@ -49,6 +49,18 @@ fn each_claim_is_judged_by_its_own_figure() {
 }
 
 #[test]
+fn a_disturbed_baseline_does_not_make_it_easy() {
+    let mut summary = summary();
+    summary.before.p99 = Duration::from_millis(380);
+    summary.with.healthy.p99 = Duration::from_millis(159);
+    assert!(summary.held());
+    let page = summary.render(Paint::PLAIN);
+    assert!(page.contains("compared with twice its p50, 106 ms"), "{page}");
+    summary.with.healthy.p99 = Duration::from_millis(160);
+    assert!(!summary.held(), "although it is far below 380 ms");
+}
+
+#[test]
 fn a_few_calls_prove_nothing() {
     let mut summary = summary();
     summary.before.calls = 199;
