@@ -31,7 +31,14 @@ impl Tree {
         let first = self.nodes.len();
         let mut builder = Builder { tree: self, report, source: text, first, open: Vec::new(), roots: Vec::new() };
         builder.run(&input);
-        builder.finish()
+        let roots = builder.finish();
+        if roots.is_empty() && !report.has_errors() {
+            let problem = Problem::new("there is no policy in this source").expected("at least one document");
+            report.push(Severity::Warning, start, || {
+                self.diagnose_place(Severity::Warning, start, String::new(), problem)
+            });
+        }
+        roots
     }
 }
 
