@@ -23,9 +23,12 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Unchanged framing that was said in an unusual way is said in the usual one.
-    fn or_anew(self, reframe: bool, framing: BodyFraming) -> Self {
-        if reframe && self == Self::Unchanged { Self::Replaced(framing) } else { self }
+    /// The framing to write, if what was received does not stay. Usual framing stays, unusual is said in the usual way.
+    fn anew(self, received: BodyFraming, reframe: bool) -> Option<BodyFraming> {
+        match self {
+            Self::Replaced(framing) => Some(framing),
+            Self::Unchanged => reframe.then_some(received),
+        }
     }
 }
 
@@ -58,8 +61,8 @@ pub struct Rewrite<'a> {
 
 /// Appends the head to send for `head`, which was decoded from `buf`.
 pub fn encode_request(head: &RequestHead, buf: &[u8], rewrite: &Rewrite<'_>, out: &mut impl BufMut) {
-    let framing = rewrite.framing.or_anew(head.reframe, head.framing);
-    let mut drop = rewrite.drop.and(framing_kinds(framing));
+    let framing = rewrite.framing.anew(head.framing, head.reframe);
+    let mut drop = rewrite.drop.and(framing_kinds(head.framing, framing));
     // RFC 9112 3.2.2: where the target names a host, the received `Host` is ignored.
     let is_named = matches!(head.form, TargetForm::Absolute | TargetForm::Authority);
     let is_lacking = is_named || !head.fields.contains(FieldKind::Host);
@@ -103,8 +106,8 @@ fn put_request_line(head: &RequestHead, buf: &[u8], out: &mut impl BufMut) {
 
 /// Appends the head to send for `head`, which was decoded from `buf`.
 pub fn encode_response(head: &ResponseHead, buf: &[u8], rewrite: &Rewrite<'_>, out: &mut impl BufMut) {
-    let framing = rewrite.framing.or_anew(head.reframe, head.framing);
-    let drop = rewrite.drop.and(framing_kinds(framing));
+    let framing = rewrite.framing.anew(head.framing, head.reframe);
+    let drop = rewrite.drop.and(framing_kinds(head.framing, framing));
     let start = if head.version == Version::Http11 {
         0
     } else {
@@ -118,12 +121,13 @@ pub fn encode_response(head: &ResponseHead, buf: &[u8], rewrite: &Rewrite<'_>, o
     put_end(rewrite.add, out);
 }
 
-fn framing_kinds(framing: Framing) -> KindSet {
+/// What goes for a new framing. Without chunks there is no room for what `Trailer` announces.
+fn framing_kinds(received: BodyFraming, anew: Option<BodyFraming>) -> KindSet {
     const LENGTHS: KindSet = KindSet::of(&[FieldKind::ContentLength, FieldKind::TransferEncoding]);
-    match framing {
-        Framing::Unchanged => KindSet::EMPTY,
-        Framing::Replaced(BodyFraming::Chunked) => LENGTHS,
-        Framing::Replaced(_) => LENGTHS.with(FieldKind::Trailer),
+    match anew {
+        None => KindSet::EMPTY,
+        Some(framing) if received == BodyFraming::Chunked && framing != received => LENGTHS.with(FieldKind::Trailer),
+        Some(_) => LENGTHS,
     }
 }
 
@@ -144,13 +148,11 @@ fn put_fields(fields: &Fields, buf: &[u8], start: u32, drop: KindSet, out: &mut 
     out.put_slice(Span { start, end: fields.end() }.of(buf));
 }
 
-fn put_framing(framing: Framing, out: &mut impl BufMut) {
+fn put_framing(framing: Option<BodyFraming>, out: &mut impl BufMut) {
     match framing {
-        Framing::Unchanged | Framing::Replaced(BodyFraming::None | BodyFraming::UntilClose) => {}
-        Framing::Replaced(BodyFraming::Chunked) => out.put_slice(b"transfer-encoding: chunked\r\n"),
-        Framing::Replaced(BodyFraming::Length(length)) => {
-            put_field(b"content-length", Decimal::of(length).as_bytes(), out);
-        }
+        None | Some(BodyFraming::None | BodyFraming::UntilClose) => {}
+        Some(BodyFraming::Chunked) => out.put_slice(b"transfer-encoding: chunked\r\n"),
+        Some(BodyFraming::Length(length)) => put_field(b"content-length", Decimal::of(length).as_bytes(), out),
     }
 }
 

@@ -107,6 +107,9 @@ fn unusual_framing_is_written_the_usual_way() {
         let out = format!("HTTP/1.1 200 OK\r\nA: b\r\n{sent}\r\n\r\n");
         assert_eq!(forward_response(&text, &Rewrite::default()), out);
     }
+    let text = "HTTP/1.1 200 OK\r\nTrailer: X\r\nContent-Length: 03\r\n\r\n";
+    let out = "HTTP/1.1 200 OK\r\nTrailer: X\r\ncontent-length: 3\r\n\r\n";
+    assert_eq!(forward_response(text, &Rewrite::default()), out);
     for field in ["content-length: 10", "TRANSFER-ENCODING: chunked"] {
         let text = format!("POST / HTTP/1.1\r\n{field}\r\nHost: a\r\n\r\n");
         assert_eq!(forward_request(&text, &Rewrite::default()), text);
@@ -123,6 +126,9 @@ fn an_answer_changes_its_framing() {
     };
     let out = "HTTP/1.1 200 OK\r\nServer: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     assert_eq!(forward_response(text, &rewrite), out);
+    let text = "HTTP/1.1 200 OK\r\nTrailer: X\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let rewrite = Rewrite { framing: Framing::Replaced(BodyFraming::UntilClose), ..Rewrite::default() };
+    assert_eq!(forward_response(text, &rewrite), "HTTP/1.1 200 OK\r\n\r\n");
     let text = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nA: b\r\n\r\n";
     let rewrite = Rewrite { framing: Framing::Replaced(BodyFraming::Length(12)), ..Rewrite::default() };
     assert_eq!(forward_response(text, &rewrite), "HTTP/1.1 200 OK\r\nA: b\r\ncontent-length: 12\r\n\r\n");

@@ -22,8 +22,8 @@ fn body(framing: BodyFraming, bytes: &[u8]) -> Result<(Vec<u8>, usize), BodyErro
 #[test]
 #[rustfmt::skip]
 fn chunks() {
-    let long_extension = format!("1;{}\r\na\r\n0\r\n\r\n", "e".repeat(4096));
-    let long_trailer = format!("0\r\nA: {}\r\n\r\n", "b".repeat(8192));
+    let long_extension = format!("1;{}\r\na\r\n0\r\n\r\n", "e".repeat(Limits::default().chunk_extension_bytes));
+    let long_trailer = format!("0\r\nA: {}\r\n\r\n", "b".repeat(Limits::default().trailer_bytes - "A: \r\n\r\n".len() + 1));
     let many_trailers = format!("0\r\n{}\r\n", "a: b\r\n".repeat(129));
     for (text, error) in [
         ("\r\n", BodyError::ChunkSize),
@@ -83,6 +83,22 @@ fn chunks() {
             Ok((data.into(), text.len() - 1)),
             "{text:?}"
         );
+    }
+}
+
+/// What just fits, fits; the cases above are one more than that.
+#[test]
+fn limits_are_exact() {
+    let limits = Limits::default();
+    let extension = "e".repeat(limits.chunk_extension_bytes - 1);
+    let trailer = "b".repeat(limits.trailer_bytes - "A: \r\n\r\n".len());
+    for text in [
+        format!("1;{extension}\r\na\r\n0\r\n\r\n"),
+        format!("0\r\nA: {trailer}\r\n\r\n"),
+        format!("0\r\n{}\r\n", "a: b\r\n".repeat(limits.fields)),
+    ] {
+        let (_, used) = body(BodyFraming::Chunked, text.as_bytes()).unwrap();
+        assert_eq!(used, text.len());
     }
 }
 
