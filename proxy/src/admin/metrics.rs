@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use plimsoll_resilience::breaker::State;
-use plimsoll_resilience::{Outcome, Reason};
+use plimsoll_resilience::{Mode, Outcome, Reason};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -105,9 +105,10 @@ impl Copied {
         let help = "Retries that were worth a thought and not made";
         let mut family = encoder.encode_descriptor("retries_denied", help, None, MetricType::Counter)?;
         for (name, slot) in &self.series {
-            for (cause, &count) in RETRY_DENIED_CAUSES.iter().zip(&slot.retries_denied).filter(|(_, count)| **count > 0)
-            {
-                counter(&mut family, &(series(name), [("cause", cause.as_str())]), count)?;
+            let denied = RETRY_DENIED_CAUSES.iter().map(|cause| cause.as_str()).zip(slot.retries_denied);
+            let observed = std::iter::once((Mode::Observe.as_str(), slot.retries_observed));
+            for (cause, count) in denied.chain(observed).filter(|(_, count)| *count > 0) {
+                counter(&mut family, &(series(name), [("cause", cause)]), count)?;
             }
         }
         Ok(())

@@ -191,7 +191,8 @@ fn open_output(target: &Target) -> io::Result<Output> {
 
 fn open_file(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+    let opened = OpenOptions::new().append(true).create(true).mode(0o640).open(path);
+    opened.map_err(|error| io::Error::new(error.kind(), format!("cannot append to {}: {error}", path.display())))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -220,6 +221,12 @@ mod tests {
             let lines: Vec<_> = written.lines().filter(|line| line.starts_with(lane)).collect();
             assert_eq!(lines, (0..1_000).map(|n| format!("{lane}{n}")).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_named() {
+        let error = Spool::open("test", Target::File("/nowhere/to/be/found".into())).unwrap_err();
+        assert!(error.to_string().starts_with("cannot append to /nowhere/to/be/found: "), "{error}");
     }
 
     #[test]

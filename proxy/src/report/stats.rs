@@ -85,6 +85,8 @@ pub(crate) struct Slot {
     pub attempts: [[u64; OUTCOMES]; ATTEMPT_KINDS.len()],
     pub refused: [[u64; Reason::ALL.len()]; MODES.len()],
     pub retries_denied: [u64; RETRY_DENIED],
+    /// Retries that a retry block in `Observe` would have made.
+    pub retries_observed: u64,
     /// Decisions already copied into the log since the hand-over; see [`super::decisions`].
     pub decisions_kept: [u16; Reason::ALL.len()],
     /// Microseconds of attempts that brought a whole answer, on the clock of semantics.md, "Slow calls".
@@ -103,6 +105,7 @@ impl Default for Slot {
             attempts: [[0; OUTCOMES]; ATTEMPT_KINDS.len()],
             refused: [[0; Reason::ALL.len()]; MODES.len()],
             retries_denied: [0; RETRY_DENIED],
+            retries_observed: 0,
             decisions_kept: [0; Reason::ALL.len()],
             latency: None,
         }
@@ -131,6 +134,7 @@ impl Slot {
             add_all(mine, theirs);
         }
         add_all(&mut self.retries_denied, &other.retries_denied);
+        self.retries_observed += other.retries_observed;
         for (mine, theirs) in self.refused.iter_mut().zip(&other.refused) {
             add_all(mine, theirs);
         }

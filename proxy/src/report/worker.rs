@@ -58,6 +58,11 @@ impl WorkerReport {
         }
     }
 
+    /// A retry block in `Observe` would have made another attempt at this call.
+    pub fn would_retry(&self, stats: StatsId) {
+        self.batch.borrow_mut().slot(stats).retries_observed += 1;
+    }
+
     /// A connection was accepted.
     pub fn connection_opened(&self, direction: Direction) {
         self.batch.borrow_mut().connection_opened(direction);

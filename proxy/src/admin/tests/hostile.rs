@@ -189,3 +189,26 @@ fn a_silent_connection_is_closed_without_a_word() {
     let answered = patience(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", times);
     assert_eq!(split(&answered), (200, String::new()));
 }
+
+#[test]
+fn a_reader_of_events_that_fell_behind_is_told_how_many_it_missed() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let text = runtime.block_on(async {
+        let (sender, subscription) = tokio::sync::broadcast::channel(4);
+        for n in 0..10 {
+            sender.send(Arc::new(crate::report::Message { kind: "circuit", data: n.to_string() })).unwrap();
+        }
+        drop(sender);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        super::super::events::stream(&mut stream, subscription).await.unwrap();
+        let mut seen = String::new();
+        peer.read_to_string(&mut seen).await.unwrap();
+        seen
+    });
+    let (_, events) = split(&text);
+    let body = events.split_once(": connected\n\n").unwrap().1;
+    assert!(body.starts_with("event: missed\ndata: {\"missed\":6}\n\nevent: circuit\ndata: 6\n\n"), "{body}");
+    assert!(body.ends_with("data: 9\n\n"), "{body}");
+}

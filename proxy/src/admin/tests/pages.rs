@@ -216,6 +216,7 @@ fn busy(proxy: &Served, worker: &crate::report::WorkerReport) {
     worker.call(&refused);
     let observed = Refusal { policy: Some("shop/fraud-api"), ..Refusal::new(Reason::CircuitOpen) };
     worker.would_refuse(fraud, &observed, &call(fraud, None).facts);
+    worker.would_retry(fraud);
     worker.started(StatsId::UNLISTED);
     worker.call(&call(StatsId::UNLISTED, None));
 }
@@ -279,6 +280,7 @@ fn metrics_are_valid_and_say_the_same() {
                 r#"plimsoll_attempts_total{direction="outbound",dependency="shop/fraud-api",route="",attempt="first",outcome="success"} 60"#,
                 r#"plimsoll_rejections_total{direction="outbound",dependency="shop/fraud-api",route="charge",reason="BulkheadFull",policy="shop/fraud-api",mode="Enforce"} 1"#,
                 r#"plimsoll_rejections_total{direction="outbound",dependency="shop/fraud-api",route="",reason="CircuitOpen",policy="shop/fraud-api",mode="Observe"} 1"#,
+                r#"plimsoll_retries_denied_total{direction="outbound",dependency="shop/fraud-api",route="",cause="Observe"} 1"#,
                 r#"plimsoll_circuit_state{dependency="shop/fraud-api",route="",mode="Enforce",state="Closed"} 1"#,
                 r#"plimsoll_circuit_state{dependency="shop/fraud-api",route="",mode="Enforce",state="Open"} 0"#,
                 r#"plimsoll_circuit_state{dependency="shop/ledger",route="",mode="Enforce",state="Open"} 1"#,
