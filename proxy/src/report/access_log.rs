@@ -12,6 +12,7 @@ use super::decisions::millis;
 use super::spool::Lane;
 use super::text::{Stamp, timestamp, without_query};
 use super::{CallReport, LogFormat};
+use crate::reject::row_of;
 
 /// Bytes of a path that are logged; a target may have 16 KiB.
 const LONGEST_PATH: usize = 1_024;
@@ -45,12 +46,17 @@ fn reason(report: &CallReport<'_>) -> Option<&'static str> {
     report.reason().map(Reason::as_str)
 }
 
+/// Envoy's response flag, for dashboards that were made for it.
+fn flag(report: &CallReport<'_>) -> Option<&'static str> {
+    report.reason().map(|reason| row_of(reason).flag).filter(|flag| !flag.is_empty())
+}
+
 fn path<'a>(report: &CallReport<'a>) -> &'a [u8] {
     let path = without_query(report.facts.path);
     &path[..path.len().min(LONGEST_PATH)]
 }
 
-/// `time direction method host path status reason policy route attempts endpoint duration upstream received sent trace`,
+/// `time direction method host path status reason flag policy route attempts endpoint duration upstream received sent trace`,
 /// with `-` for what is not there, so that a line always has the same fields in the same places.
 fn push_text(out: &mut Vec<u8>, stamp: &mut Stamp, report: &CallReport<'_>) {
     let facts = &report.facts;
@@ -65,6 +71,7 @@ fn push_text(out: &mut Vec<u8>, stamp: &mut Stamp, report: &CallReport<'_>) {
         status => write!(out, " {status}"),
     };
     push_word(out, "reason=", reason(report).unwrap_or_default().as_bytes());
+    push_word(out, "flag=", flag(report).unwrap_or_default().as_bytes());
     push_word(out, "policy=", facts.policy.unwrap_or_default().as_bytes());
     push_word(out, "route=", facts.route.unwrap_or_default().as_bytes());
     let _ = write!(out, " attempts={}", report.summary.attempts);
@@ -119,6 +126,7 @@ struct Line<'a> {
     path: Cow<'a, str>,
     status: Option<u16>,
     reason: Option<&'static str>,
+    flag: Option<&'static str>,
     policy: Option<&'a str>,
     route: Option<&'a str>,
     attempts: u32,
@@ -140,6 +148,7 @@ fn push_json(out: &mut Vec<u8>, report: &CallReport<'_>) {
         path: String::from_utf8_lossy(path(report)),
         status: Some(report.status).filter(|&status| status != 0),
         reason: reason(report),
+        flag: flag(report),
         policy: facts.policy,
         route: facts.route,
         attempts: report.summary.attempts,
@@ -184,7 +193,7 @@ mod tests {
         let refusal = Refusal::new(Reason::CircuitOpen);
         let summary = Summary { reason: Some(Reason::ClientGone), ..Summary::default() };
         let report = CallReport { refusal: Some(&refusal), summary, ..report() };
-        assert!(text(&report).contains(" reason=CircuitOpen "));
+        assert!(text(&report).contains(" reason=CircuitOpen flag=UO "));
         assert_eq!(json(&report)["reason"], "CircuitOpen");
     }
 

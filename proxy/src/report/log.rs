@@ -1,14 +1,14 @@
 //! The log of the process: `tracing`, written to standard error by a thread of its own.
 
-use std::io;
+use std::{io, panic};
 
 use thiserror::Error;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::{EnvFilter, Layer, Registry, layer::SubscriberExt as _};
 
-use super::LogFormat;
 use super::spool::{Lane, Spool, Target};
+use super::{LogFormat, count_bug};
 
 /// Why there is no log.
 #[derive(Debug, Error)]
@@ -30,7 +30,7 @@ pub struct Log {
     _spool: Spool,
 }
 
-/// Sets the process's log up. Keep the result until the process ends.
+/// Sets the process's log up, and counts panics from here on. Keep the result until the process ends.
 ///
 /// # Errors
 /// See [`LogError`].
@@ -39,6 +39,11 @@ pub fn start_log(filter: &str, format: LogFormat) -> Result<Log, LogError> {
     let spool = Spool::open("log", Target::Stderr)?;
     let subscriber = Registry::default().with(layer(format, LaneWriter(spool.lane())).with_filter(filter));
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |panicked| {
+        count_bug();
+        print(panicked);
+    }));
     Ok(Log { _spool: spool })
 }
 
