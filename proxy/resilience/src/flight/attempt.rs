@@ -33,7 +33,7 @@ impl Flight {
                 self.outbox.push(Out::Attempt);
             } else {
                 protection.give_up(&mut self.holdings, now);
-                self.handle_refused(rejection, protection, now);
+                self.on_refused(rejection, protection, now);
             }
             return;
         }
@@ -49,14 +49,24 @@ impl Flight {
         if self.phase != Phase::Picking {
             return;
         }
-        protection.give_up(&mut self.holdings, now);
-        let (reason, block) = match all_open {
-            true => (Reason::CircuitOpen, Block::CircuitBreaker),
-            false => (Reason::NoHealthyEndpoint, Block::Target),
+        let (reason, block, retry_at) = match all_open {
+            true => (Reason::CircuitOpen, Block::CircuitBreaker, protection.endpoints_retry_at()),
+            false => (Reason::NoHealthyEndpoint, Block::Target, None),
         };
-        let rejected = Rejected { reason, retry_at: None, observed: 0, limit: 0 };
+        self.handle_refused(Rejected { reason, retry_at, observed: 0, limit: 0 }, block, protection, now);
+    }
+
+    /// The shell itself refuses the attempt before anything is sent (no socket left under `maxConnections`, the way
+    /// leads back to us): permits and ticket go back, and no machine counts it.
+    pub fn handle_refused(&mut self, rejected: Rejected, block: Block, protection: &mut Protection, now: Timestamp) {
+        if !(Phase::Picking..Phase::Sent).contains(&self.phase) {
+            return;
+        }
+        self.attempts -= u32::from(self.phase > Phase::Picking);
+        self.stop_clocks();
+        protection.give_up(&mut self.holdings, now);
         let rejection = Rejection::new(rejected, block, self.holdings.route(), false);
-        self.handle_refused(rejection, protection, now);
+        self.on_refused(rejection, protection, now);
     }
 
     /// A connection, new or pooled, is ours: the clock of the attempt starts.

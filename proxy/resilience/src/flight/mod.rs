@@ -358,7 +358,7 @@ impl Flight {
             self.queued_since = Timestamp::MAX;
         }
         match admitted {
-            Admitted::Refused(rejection) => self.handle_refused(rejection, protection, now),
+            Admitted::Refused(rejection) => self.on_refused(rejection, protection, now),
             _ => self.begin_attempt(protection, now),
         }
     }
@@ -374,7 +374,7 @@ impl Flight {
     }
 
     /// Refused by ourselves, with nothing sent and nothing held: the end of a first attempt's call, or of retrying.
-    fn handle_refused(&mut self, rejection: Rejection, protection: &mut Protection, now: Timestamp) {
+    fn on_refused(&mut self, rejection: Rejection, protection: &mut Protection, now: Timestamp) {
         if self.asker == Asker::First {
             self.end_unanswered(Some(rejection), protection);
             return;

@@ -141,7 +141,7 @@ impl Flight {
         if now.saturating_add(needed) >= self.deadline.next_enforced(&self.rules) {
             return Err(RetryDenied::Deadline);
         }
-        if protection.check_breaker(&self.holdings, Asker::Retry, now).is_err() {
+        if protection.breaker_refuses(&self.holdings, Asker::Retry, now) {
             return Err(RetryDenied::CircuitOpen);
         }
         self.token = Some(protection.try_spend(now).map_err(|_| RetryDenied::Budget)?);

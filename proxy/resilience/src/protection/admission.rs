@@ -37,7 +37,8 @@ impl Protection {
     /// Permits and ticket for an attempt, or a place in a queue for them, or a refusal.
     #[inline]
     pub(crate) fn admit(&mut self, holdings: &mut Holdings, wish: Wish, now: Timestamp) -> Admitted {
-        if let Err(rejection) = self.check_breaker(holdings, wish.asker, now) {
+        holdings.refused_in_model = false;
+        if let Err(rejection) = self.ask_breaker(holdings, wish.asker, now) {
             return Admitted::Refused(rejection);
         }
         self.take_permits(Level::Route, holdings, wish, now)
@@ -48,7 +49,7 @@ impl Protection {
         let Some(level) = holdings.waits_at else {
             return Admitted::Yes;
         };
-        if let Err(rejection) = self.check_breaker(holdings, wish.asker, now) {
+        if let Err(rejection) = self.ask_breaker(holdings, wish.asker, now) {
             self.release_permits(holdings, now);
             return Admitted::Refused(rejection);
         }
@@ -78,7 +79,7 @@ impl Protection {
                     self.release_permits(holdings, now);
                     return Admitted::Refused(rejection);
                 }
-                self.would_reject(rejection);
+                self.refuse_in_model(rejection, holdings, now);
             }
         }
         holdings.waits_at = None;
@@ -174,19 +175,42 @@ impl Protection {
         self.drain_breaker(held.key);
     }
 
-    /// Whether the breaker would let an attempt pass; an observed one always does, and tells only of tickets.
-    ///
-    /// # Errors
-    /// If it refuses.
-    pub(crate) fn check_breaker(&mut self, holdings: &Holdings, asker: Asker, now: Timestamp) -> Result<(), Rejection> {
-        let Some(key) = self.breakers.key_for(holdings.slot()) else {
-            return Ok(());
-        };
+    /// True if the breaker would refuse an attempt now; one that only observes refuses nothing.
+    pub(crate) fn breaker_refuses(&mut self, holdings: &Holdings, asker: Asker, now: Timestamp) -> bool {
+        let Some(key) = self.breakers.key_for(holdings.slot()) else { return false };
+        let answer = self.breakers.check(key, asker, &mut self.routes, now);
+        self.drain_breaker(key);
+        matches!(answer, Answer::Refused(_))
+    }
+
+    /// Asks the breaker without a ticket, to refuse early.
+    #[inline]
+    fn ask_breaker(&mut self, holdings: &mut Holdings, asker: Asker, now: Timestamp) -> Result<(), Rejection> {
+        let Some(key) = self.breakers.key_for(holdings.slot()) else { return Ok(()) };
         let answer = self.breakers.check(key, asker, &mut self.routes, now);
         self.drain_breaker(key);
         match answer {
-            Answer::Passes | Answer::Observed(_) => Ok(()),
+            Answer::Passes => Ok(()),
             Answer::Refused(rejected) => Err(breaker_rejection(rejected, key, holdings)),
+            Answer::Observed(rejected) => {
+                self.refuse_in_model(breaker_rejection(rejected, key, holdings), holdings, now);
+                Ok(())
+            }
+        }
+    }
+
+    /// A block that only observes would have refused the attempt: that is told once, and no other such block models
+    /// what would not have come to it.
+    #[cold]
+    fn refuse_in_model(&mut self, rejection: Rejection, holdings: &mut Holdings, now: Timestamp) {
+        if std::mem::replace(&mut holdings.refused_in_model, true) {
+            return;
+        }
+        self.would_reject(rejection);
+        for level in [Level::Dependency, Level::Route] {
+            if self.bulkhead_slot(level, holdings).mode() == Mode::Observe && holdings.waits_at != Some(level) {
+                self.release(level, holdings, now);
+            }
         }
     }
 
@@ -213,7 +237,8 @@ impl Protection {
         let waiter = self.last_waiter + 1;
         let slot = self.bulkhead_slot(level, holdings);
         let mode = slot.mode();
-        let Some(bulkhead) = slot.bulkhead_mut().filter(|_| mode.is_on()) else {
+        let takes_part = mode.enforces() || (mode.is_on() && !holdings.refused_in_model);
+        let Some(bulkhead) = slot.bulkhead_mut().filter(|_| takes_part) else {
             return Admitted::Yes;
         };
         if let Ok(permit) = bulkhead.try_acquire(now) {
@@ -246,7 +271,7 @@ impl Protection {
                 if mode.enforces() {
                     return Admitted::Refused(rejection);
                 }
-                self.would_reject(rejection);
+                self.refuse_in_model(rejection, holdings, now);
                 Admitted::Yes
             }
         }
@@ -275,13 +300,16 @@ impl Protection {
         asker: Asker,
         now: Timestamp,
     ) -> Result<(), Rejection> {
+        if holdings.refused_in_model && !self.breakers.enforces() {
+            return Ok(());
+        }
         let answer = self.breakers.try_acquire(key, asker, &mut self.routes, now);
         self.drain_breaker(key);
         match answer {
             Ok(ticket) => holdings.ticket = Some(HeldTicket { key, ticket }),
             Err(Answer::Passes) => {}
             Err(Answer::Observed(rejected)) => {
-                self.would_reject(breaker_rejection(rejected, key, holdings));
+                self.refuse_in_model(breaker_rejection(rejected, key, holdings), holdings, now);
             }
             Err(Answer::Refused(rejected)) => {
                 return Err(breaker_rejection(rejected, key, holdings));
@@ -315,6 +343,7 @@ impl Protection {
                 let expired = bulkhead.leave(place, now);
                 // Only a wait that was modelled ends here unnoticed; who really waits is told by `resume`.
                 let modelled = slot.mode() == Mode::Observe && holdings.waits_at != Some(level);
+                let modelled = modelled && !holdings.refused_in_model;
                 if let Some(rejected) = expired.filter(|_| modelled) {
                     let rejection = bulkhead_rejection(rejected, level, holdings);
                     self.events.push_back(Event::WouldReject(rejection));

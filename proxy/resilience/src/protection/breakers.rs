@@ -275,7 +275,7 @@ impl Breakers {
     }
 
     #[inline]
-    fn enforces(&self) -> bool {
+    pub(super) fn enforces(&self) -> bool {
         self.block.as_ref().is_some_and(|block| block.mode.enforces())
     }
 
@@ -314,6 +314,11 @@ impl Protection {
         let answer = self.breakers.check(key, asker, &mut self.routes, now);
         self.drain_breaker(key);
         !matches!(answer, Answer::Refused(_))
+    }
+
+    /// When the first of the endpoints' breakers lets probes through.
+    pub(crate) fn endpoints_retry_at(&self) -> Option<Timestamp> {
+        self.breakers.endpoints.values().filter_map(|slot| slot.breaker.retry_at()).min()
     }
 
     /// The endpoint is gone; what is in flight there ends as it began.

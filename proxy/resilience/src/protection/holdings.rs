@@ -48,6 +48,8 @@ pub(crate) struct Holdings {
     pub(super) waits_at: Option<Level>,
     pub(super) waiter: Option<WaiterId>,
     pub(super) ticket: Option<HeldTicket>,
+    /// A block that only observes would have refused this attempt.
+    pub(super) refused_in_model: bool,
 }
 
 impl Holdings {
@@ -60,6 +62,7 @@ impl Holdings {
             waits_at: None,
             waiter: None,
             ticket: None,
+            refused_in_model: false,
         }
     }
 

@@ -176,3 +176,18 @@ fn a_flight_is_small() {
     let size = std::mem::size_of::<Flight>();
     assert!(size <= 480, "{size} bytes");
 }
+
+#[test]
+fn what_the_shell_refuses_before_sending_counts_nowhere() {
+    let config = ProtectionConfig { bulkhead: bulkhead(1, 0, 0), breaker: breaker(), ..ProtectionConfig::default() };
+    let mut world = World::new(&config, rules_with(|_| {}));
+    world.start("a", |_| {});
+    world.picked("a");
+    let full = Rejected { reason: Reason::BulkheadFull, retry_at: None, observed: 64, limit: 64 };
+    let actions = world.tell("a", |flight, protection, now| {
+        flight.handle_refused(full, Block::Bulkhead, protection, now);
+    });
+    let [Action::Reject(rejection), Action::Done] = actions[..] else { panic!("rejected") };
+    assert_eq!((rejection.observed, world.in_flight(), world.summary("a").attempts), (64, 0, 0));
+    assert_eq!(world.protection.view(at(0)).breakers[0].counts.calls, 0);
+}

@@ -219,3 +219,43 @@ fn an_attempt_keeps_the_ticket_it_was_admitted_with() {
     world.failed("a", Failure::Connect);
     assert_eq!(world.protection.view(at(0)).breakers[0].counts.failed, 1);
 }
+
+#[test]
+fn what_one_observed_block_would_have_refused_another_does_not_model() {
+    let route = RouteProtection { name: "narrow".into(), bulkhead: observed(bulkhead(5, 0, 0)) };
+    let config = ProtectionConfig {
+        bulkhead: observed(bulkhead(1, 0, 0)),
+        breaker: observed(breaker()),
+        routes: vec![route],
+        ..ProtectionConfig::default()
+    };
+    let mut world = World::new(&config, rules_with(|rules| rules.retry = None));
+    let narrow = |call: &mut Call| call.route = RouteId(1);
+    world.start("a", narrow);
+    world.start("b", narrow);
+    let out = |world: &World| -> Vec<u32> {
+        world.protection.view(at(0)).bulkheads.iter().map(|bulkhead| bulkhead.in_flight).collect()
+    };
+    assert_eq!((would(&mut world), out(&world)), (vec![Reason::BulkheadFull], vec![1, 1]), "b holds neither");
+    world.gone("a");
+    world.gone("b");
+    for _ in 0..5 {
+        world.bad_call("bad");
+    }
+    world.start("c", narrow);
+    world.start("d", narrow);
+    assert_eq!((would(&mut world), out(&world)), (vec![Reason::CircuitOpen; 2], vec![0, 0]));
+}
+
+#[test]
+fn an_observed_block_takes_nothing_from_one_that_acts() {
+    let config =
+        ProtectionConfig { bulkhead: bulkhead(1, 0, 0), breaker: observed(breaker()), ..ProtectionConfig::default() };
+    let mut world = World::new(&config, rules_with(|rules| rules.retry = None));
+    for _ in 0..5 {
+        world.bad_call("bad");
+    }
+    world.start("a", |_| {});
+    assert_eq!(world.in_flight(), 1, "the breaker would have refused it, the bulkhead counts it all the same");
+    assert_eq!(rejected(&world.start("b", |_| {})), Reason::BulkheadFull);
+}

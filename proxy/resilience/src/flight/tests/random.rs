@@ -27,6 +27,7 @@ enum Op {
 enum Input {
     Picked(u64),
     NoEndpoint,
+    Refused,
     Connected,
     Sent,
     Head(u8),
@@ -48,6 +49,7 @@ fn op(swaps: bool) -> impl Strategy<Value = Op> {
         30 => any::<u8>().prop_map(Input::Proceed),
         2 => (0u64..3).prop_map(Input::Picked),
         1 => Just(Input::NoEndpoint),
+        1 => Just(Input::Refused),
         1 => Just(Input::Connected),
         1 => Just(Input::Sent),
         2 => any::<u8>().prop_map(Input::Head),
@@ -212,6 +214,10 @@ impl Chaos {
         match input {
             Input::Picked(endpoint) => flight.handle_picked(EndpointKey(endpoint), protection, now),
             Input::NoEndpoint => flight.handle_no_endpoint(false, protection, now),
+            Input::Refused => {
+                let rejected = Rejected { reason: Reason::BulkheadFull, retry_at: None, observed: 1, limit: 1 };
+                flight.handle_refused(rejected, Block::Bulkhead, protection, now);
+            }
             Input::Connected => flight.handle_connected(now),
             Input::Sent => {
                 flight.handle_sent(now);
@@ -244,6 +250,10 @@ impl Chaos {
                 let due = flight.next_timeout().is_some_and(|next| next <= now);
                 flight.handle_timeout(protection, now);
                 assert!(due || flight.outbox.pop().is_none(), "a spurious timeout did something");
+                for _ in 0..8 {
+                    flight.handle_timeout(protection, now);
+                }
+                assert!(flight.next_timeout().is_none_or(|next| next > now), "it rings and nothing moves");
             }
             Input::Woken => flight.handle_woken(protection, now),
             Input::CallerWait => flight.handle_caller_wait(now),
