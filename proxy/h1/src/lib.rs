@@ -11,6 +11,21 @@
 //! than one way is refused (RFC 9112 section 11). What is forwarded has exactly one framing, and nothing in it that only
 //! the previous hop was meant to see.
 //!
+//! ```
+//! use plimsoll_h1::{Decoded, Limits, RequestHead, Rewrite, decode_request, encode_request};
+//!
+//! let buf = b"GET http://rates.test/eur HTTP/1.1\r\nHost: rates.test\r\nConnection: close\r\nAccept: */*\r\n\r\n";
+//! let mut head = RequestHead::default();
+//! let decoded = decode_request(buf, &Limits::default(), &mut head)?;
+//! assert_eq!(decoded, Decoded::Complete { len: buf.len() });
+//! assert!(!head.keep_alive);
+//!
+//! let mut out = Vec::new();
+//! encode_request(&head, buf, &Rewrite { add: &[(b"via", b"1.1 plimsoll")], ..Rewrite::default() }, &mut out);
+//! assert_eq!(out, b"GET /eur HTTP/1.1\r\nAccept: */*\r\nhost: rates.test\r\nvia: 1.1 plimsoll\r\n\r\n");
+//! # Ok::<(), plimsoll_h1::RequestError>(())
+//! ```
+//!
 //! Deliberately absent: a map of fields (each is recognised once, [`FieldKind`]), repair of broken messages, HTTP/0.9,
 //! transfer codings other than `chunked`.
 

@@ -135,6 +135,13 @@ fn an_answer_changes_its_framing() {
 }
 
 #[test]
+fn one_of_equal_lengths_is_sent() {
+    let text = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nA: b\r\ncontent-length: 7\r\ncontent-length: 7\r\n\r\n";
+    let out = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nA: b\r\n\r\n";
+    assert_eq!(forward_response(text, &Rewrite::default()), out);
+}
+
+#[test]
 fn a_no_content_answer_has_no_length() {
     let text = "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nA: b\r\n\r\n";
     assert_eq!(forward_response(text, &Rewrite::default()), "HTTP/1.1 204 No Content\r\nA: b\r\n\r\n");

@@ -40,6 +40,7 @@ fn chunks() {
         ("1 \r\n", BodyError::ChunkExtension),
         ("1\t\r\n", BodyError::ChunkExtension),
         ("1 1\r\n", BodyError::ChunkExtension),
+        ("1 1;a\r\n", BodyError::ChunkExtension),
         ("1;a\nb\r\n", BodyError::ChunkLineEnd),
         ("1;a\rb\r\n", BodyError::ChunkLineEnd),
         ("1;a\0\r\n", BodyError::ChunkExtension),
