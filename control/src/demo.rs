@@ -127,9 +127,8 @@ fn next_steps() -> String {
     let dir = called.parent().filter(|dir| !dir.as_os_str().is_empty());
     let program = |name: &str| dir.map_or_else(|| name.into(), |dir| dir.join(name).display().to_string());
     format!(
-        "Next:\n  {} lint examples/payments.yaml\n  {} --policy examples/payments.yaml    (and, beside it, `{} status`)",
+        "Next:\n  {} lint examples/payments.yaml\n  {} --policy examples/payments.yaml",
         program("plimsoll"),
         program("plimsoll-proxy"),
-        program("plimsoll"),
     )
 }

@@ -126,11 +126,9 @@ pub fn breaker(circuits: &[Circuit]) -> Cell {
         let alike = circuits.iter().filter(|c| c.state == worst.state).count();
         text = format!("{alike} of {} {text}", circuits.len());
     }
-    if let Some(ms) = worst.next_probe_in_ms.filter(|_| worst.state == "Open") {
-        text.push_str(&format!(", probe in {}", span(milliseconds(ms))));
-    }
-    if let Some(ms) = worst.forced_for_ms {
-        text.push_str(&format!(", for {}", span(milliseconds(ms))));
+    let until_probe = worst.next_probe_in_ms.filter(|_| worst.state == "Open");
+    if let Some(ms) = worst.forced_for_ms.or(until_probe) {
+        text.push_str(&format!(", {} left", span(milliseconds(ms))));
     }
     if worst.mode == "Observe" {
         text.push_str(" (observed)");

@@ -124,7 +124,7 @@ fn status_needs_no_token() {
     let output = plimsoll(nowhere.path(), &["status", "--proxy", &admin.port.to_string()]);
     assert!(output.status.success(), "{}", stderr(&output));
     let page = stdout(&output);
-    assert!(page.contains("shop/fraud-api") && page.contains("Open, probe in 3 s"), "{page}");
+    assert!(page.contains("shop/fraud-api") && page.contains("Open, 3 s left"), "{page}");
     assert!(!page.contains('\x1b'), "no colour into a pipe: {page:?}");
     let asked = admin.asked();
     assert!(asked[0].starts_with("GET /status HTTP/1.1\r\n"), "{}", asked[0]);
@@ -241,7 +241,7 @@ fn explain_tells_the_newest_refusal() {
     assert!(output.status.success(), "{}", stderr(&output));
     let page = stdout(&output);
     assert!(page.starts_with("7f3a  2026-11-30T14:03:07Z  -> 503 CircuitOpen\n"), "{page}");
-    assert!(page.contains("breaker Open, probe in 3 s") && page.contains("What to change"), "{page}");
+    assert!(page.contains("breaker Open, 3 s left") && page.contains("What to change"), "{page}");
     assert!(admin.asked()[0].starts_with("GET /decisions?limit=1 "));
 }
 

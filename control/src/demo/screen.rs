@@ -178,16 +178,28 @@ fn table_lines(board: &Board, paint: Paint) -> Vec<String> {
         ("P99", Align::Right),
         ("IN FLIGHT", Align::Right),
         ("BREAKER", Align::Left),
-        ("REFUSED", Align::Left),
     ]);
     for row in &board.rows {
         table.row(cells(row));
     }
     lines.extend(table.lines(paint));
     lines.push(String::new());
+    lines.push(refusals_line(board));
     lines.push(service_line(board, paint));
     lines.push(customer_line(board));
     lines
+}
+
+/// A line of its own: a column of it would not fit on 80.
+fn refusals_line(board: &Board) -> String {
+    let of_rail = |row: &Row| {
+        let rejections = &row.sidecar.as_ref()?.rejections;
+        let any = rejections.values().any(|n| *n > 0);
+        any.then(|| format!("{} {}", row.rail, refused(rejections).text()))
+    };
+    let all: Vec<_> = board.rows.iter().filter_map(of_rail).collect();
+    let all = if all.is_empty() { "nothing".to_owned() } else { all.join("; ") };
+    format!("refused by the sidecar: {all}")
 }
 
 fn cells(row: &Row) -> Vec<Cell> {
@@ -202,8 +214,8 @@ fn cells(row: &Row) -> Vec<Cell> {
         Cell::new(tone, time(row.recent.p99)),
     ];
     match &row.sidecar {
-        Some(sidecar) => cells.extend([in_flight(sidecar), breaker(&sidecar.circuits), refused(&sidecar.rejections)]),
-        None => cells.extend([Cell::none(), Cell::none(), Cell::none()]),
+        Some(sidecar) => cells.extend([in_flight(sidecar), breaker(&sidecar.circuits)]),
+        None => cells.extend([Cell::none(), Cell::none()]),
     }
     cells
 }
