@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::http::request::Builder;
 use hyper::{Method, Request, StatusCode};
 use serde_json::Value;
 
@@ -193,7 +194,7 @@ impl Admin {
             Some(id) => format!("/decisions?id={}", percent_encoded(id)),
             None => format!("/decisions?limit={limit}"),
         };
-        let request = self.with_token(self.request(Method::GET, &path))?;
+        let request = self.authorized(self.request(Method::GET, &path)).await?;
         self.expect_ok(request, Bytes::new()).await
     }
 
@@ -206,14 +207,14 @@ impl Admin {
             .request(Method::PUT, "/policy")
             .header("content-type", "application/yaml")
             .header("x-plimsoll-file", header_text(file));
-        let answer = self.ask(self.with_token(request)?, yaml.into()).await?;
+        let answer = self.ask(self.authorized(request).await?, yaml.into()).await?;
         match answer.status {
             StatusCode::OK | StatusCode::UNPROCESSABLE_ENTITY => Ok(answer),
             _ => Err(self.refusal(&answer)),
         }
     }
 
-    fn request(&self, method: Method, path: &str) -> hyper::http::request::Builder {
+    fn request(&self, method: Method, path: &str) -> Builder {
         Request::builder()
             .method(method)
             .uri(path)
@@ -221,7 +222,18 @@ impl Admin {
             .header("user-agent", concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
     }
 
-    fn with_token(&self, request: hyper::http::request::Builder) -> Result<hyper::http::request::Builder, AdminError> {
+    /// The request with the token. Without one, what is wrong may well be the address: that is looked at first.
+    async fn authorized(&self, request: Builder) -> Result<Builder, AdminError> {
+        match self.with_token(request) {
+            Ok(request) => Ok(request),
+            Err(unreadable) => {
+                self.status().await?;
+                Err(unreadable)
+            }
+        }
+    }
+
+    fn with_token(&self, request: Builder) -> Result<Builder, AdminError> {
         let unreadable =
             |cause| AdminError::TokenUnreadable { address: self.address.clone(), path: self.token_path(), cause };
         let Some(path) = &self.token_file else {
@@ -237,12 +249,12 @@ impl Admin {
         path.display().to_string()
     }
 
-    async fn expect_ok(&self, request: hyper::http::request::Builder, body: Bytes) -> Result<Value, AdminError> {
+    async fn expect_ok(&self, request: Builder, body: Bytes) -> Result<Value, AdminError> {
         let answer = self.ask(request, body).await?;
         if answer.status == StatusCode::OK { Ok(answer.json) } else { Err(self.refusal(&answer)) }
     }
 
-    async fn ask(&self, request: hyper::http::request::Builder, body: Bytes) -> Result<Answer, AdminError> {
+    async fn ask(&self, request: Builder, body: Bytes) -> Result<Answer, AdminError> {
         let not_admin = |what: String| AdminError::NotAdmin { address: self.address.clone(), what };
         let request =
             request.body(Full::new(body)).map_err(|e| not_admin(format!("the request could not be written: {e}")))?;

@@ -79,25 +79,36 @@ impl Bundle {
         None
     }
 
-    /// A message as `lint` prints it, its position told in the file's own lines.
+    /// A message as `lint` prints it, every position in it told in the file's own lines.
     fn show(&self, diagnostic: &Diagnostic) -> String {
         let text = match diagnostic.text.trim_end() {
             "" => &diagnostic.message,
             text => text,
         };
-        let joined = diagnostic.line;
-        let Some((name, line)) = self.locate(joined) else {
-            return format!("{text}\n");
-        };
-        let position = |name: &str, line| format!("--> {name}:{line}:");
-        // As wide as before, so that the excerpt stays in line.
-        let width = joined.to_string().len();
-        let text = text.replacen(&position(&self.name(), joined), &position(name, line), 1).replacen(
-            &format!("\n{joined} |"),
-            &format!("\n{line:>width$} |"),
-            1,
-        );
-        format!("{text}\n")
+        let mut shown = self.with_positions(text);
+        if let Some((_, line)) = self.locate(diagnostic.line) {
+            let joined = diagnostic.line.to_string();
+            // As wide as before, so that the excerpt stays in line.
+            let width = joined.len();
+            shown = shown.replacen(&format!("\n{joined} |"), &format!("\n{line:>width$} |"), 1);
+        }
+        shown + "\n"
+    }
+
+    /// `text` with `a.yaml+b.yaml:12` as, say, `b.yaml:4`.
+    fn with_positions(&self, text: &str) -> String {
+        let joined = format!("{}:", self.name());
+        let mut parts = text.split(&joined);
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+            let (line, rest) = part.split_at(digits);
+            match line.parse().ok().and_then(|line| self.locate(line)) {
+                Some((name, line)) => out.push_str(&format!("{name}:{line}{rest}")),
+                None => out.push_str(&format!("{joined}{part}")),
+            }
+        }
+        out
     }
 
     /// The same for `-o json`: `file` and `line` become those of the file.

@@ -185,15 +185,22 @@ fn a_refused_push_prints_the_error_and_exits_with_1() {
 
 #[test]
 fn a_missing_token_is_named_with_its_place() {
+    let admin = ScriptedAdmin::answering(vec![ok(&a_status())]);
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("p.yaml");
-    std::fs::write(&file, "").unwrap();
-    let args = ["push", file.to_str().unwrap(), "--proxy", "127.0.0.1:15100"];
-    let (code, message) = failure(&plimsoll(dir.path(), &args));
+    let (code, message) = failure(&plimsoll(dir.path(), &["explain", "--proxy", &admin.port.to_string()]));
     assert_eq!(code, 2);
-    let place = dir.path().join("admin-15100.token");
+    let place = dir.path().join(format!("admin-{}.token", admin.port));
     assert!(message.contains(&place.display().to_string()), "{message}");
     assert!(message.contains("--admin-token-file"), "{message}");
+}
+
+#[test]
+fn a_wrong_address_is_not_mistaken_for_a_missing_token() {
+    let admin = ScriptedAdmin::answering(vec![answer("503 Service Unavailable", "plimsoll: CircuitOpen")]);
+    let dir = tempfile::tempdir().unwrap();
+    let (code, message) = failure(&plimsoll(dir.path(), &["explain", "--proxy", &admin.port.to_string()]));
+    assert_eq!(code, 2);
+    assert!(message.contains("not like the admin address"), "{message}");
 }
 
 #[test]

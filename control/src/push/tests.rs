@@ -73,3 +73,10 @@ fn refused_in_the_second_of_two_files() {
     bundle.locate_all(&mut json);
     assert_eq!(json["errors"][0], serde_json::json!({"file": "b.yaml", "line": 1}));
 }
+
+#[test]
+fn a_position_anywhere_in_a_message_is_told_by_file() {
+    let bundle = bundle(&[("a.yaml", "1\n2\n"), ("b.yaml", "1\n")]);
+    let told = bundle.with_positions("at a.yaml+b.yaml:2:7, the first is at a.yaml+b.yaml:4; a.yaml+b.yaml: 99");
+    assert_eq!(told, "at a.yaml:2:7, the first is at b.yaml:1; a.yaml+b.yaml: 99");
+}
