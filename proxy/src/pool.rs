@@ -6,8 +6,9 @@
 //! for such a request only taken when it was in use within the last second.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -49,7 +50,49 @@ impl Upstream {
 /// The idle connections of one worker.
 #[derive(Debug, Default)]
 pub struct Pool {
-    idle: HashMap<(DependencyId, SocketAddr), Vec<Idle>>,
+    idle: HashMap<Key, Vec<Idle>, BuildHasherDefault<KeyHasher>>,
+}
+
+/// Whose connections, and where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    dependency: DependencyId,
+    address: SocketAddr,
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let ip = match self.address.ip() {
+            IpAddr::V4(v4) => u64::from(u32::from(v4)),
+            IpAddr::V6(v6) => u128::from(v6)
+                .to_ne_bytes()
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .fold(0, |all, half| all ^ u64::from_ne_bytes(*half)),
+        };
+        state.write_u64(ip ^ u64::from(self.address.port()) << 32 ^ u64::from(self.dependency.0) << 48);
+    }
+}
+
+/// One multiplication. The keys are addresses from policy or of connections that were made: nobody chooses them to collide.
+#[derive(Debug, Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Debug)]
@@ -68,7 +111,7 @@ impl Pool {
         repeatable: bool,
         now: Timestamp,
     ) -> Option<Upstream> {
-        let idle = self.idle.get_mut(&(dependency, address))?;
+        let idle = self.idle.get_mut(&Key { dependency, address })?;
         while let Some(candidate) = idle.pop() {
             if candidate.until <= now || has_something_to_say(&candidate.upstream.stream) {
                 continue;
@@ -102,7 +145,7 @@ impl Pool {
             return;
         }
         upstream.reused = true;
-        let idle = self.idle.entry((upstream.dependency, upstream.address)).or_default();
+        let idle = self.idle.entry(Key { dependency: upstream.dependency, address: upstream.address }).or_default();
         if idle.len() < KEPT_FOR_ENDPOINT {
             idle.push(Idle { upstream, since: now, until: now + patience });
         }
@@ -110,8 +153,8 @@ impl Pool {
 
     /// Closes what the server closed or what has been idle for too long, and everything that `keep` refuses.
     pub fn sweep(&mut self, now: Timestamp, keep: impl Fn(DependencyId, SocketAddr) -> bool) {
-        self.idle.retain(|(dependency, address), idle| {
-            if keep(*dependency, *address) {
+        self.idle.retain(|key, idle| {
+            if keep(key.dependency, key.address) {
                 idle.retain(|each| each.until > now && !has_something_to_say(&each.upstream.stream));
             } else {
                 idle.clear();
@@ -125,7 +168,7 @@ impl Pool {
         let oldest = self
             .idle
             .iter()
-            .filter(|((owner, _), idle)| *owner == dependency && !idle.is_empty())
+            .filter(|(key, idle)| key.dependency == dependency && !idle.is_empty())
             .min_by_key(|(_, idle)| idle[0].since)
             .map(|(key, _)| *key);
         let Some(idle) = oldest.and_then(|key| self.idle.get_mut(&key)) else { return false };

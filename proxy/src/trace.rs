@@ -57,7 +57,8 @@ impl Trace {
     #[must_use]
     pub fn id(&self) -> &str {
         let id = &self.traceparent[3..35];
-        let is_id = id.iter().all(u8::is_ascii_hexdigit) && id.iter().any(|digit| *digit != b'0');
+        let is_id =
+            self.makes_traceparent || id.iter().all(u8::is_ascii_hexdigit) && id.iter().any(|digit| *digit != b'0');
         if is_id { str::from_utf8(id).unwrap_or("") } else { "" }
     }
 

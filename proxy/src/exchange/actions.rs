@@ -18,7 +18,7 @@ use crate::reject::{AnswerForm, Refusal, write_answer};
 use crate::route::Target;
 use crate::snapshot::Endpoints;
 
-impl Exchange<'_> {
+impl Exchange {
     /// Does what the flight asks for until it asks for nothing more.
     pub(super) fn act(&mut self, cx: &mut Context<'_>) {
         while let Some(action) = self.flight.poll_action() {

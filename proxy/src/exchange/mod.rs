@@ -13,7 +13,9 @@ mod link;
 mod pumps;
 mod report;
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -55,9 +57,9 @@ pub enum After {
 }
 
 /// One call in progress.
-pub struct Exchange<'c> {
-    worker: &'c Worker,
-    down: &'c mut Downstream,
+pub struct Exchange {
+    worker: Rc<Worker>,
+    down: Box<Downstream>,
     snapshot: Arc<Snapshot>,
     routed: Routed,
     arrived: Timestamp,
@@ -89,6 +91,8 @@ pub struct Exchange<'c> {
     /// Why no connection could be made, where the flight knows only that.
     dial_reason: Option<Reason>,
     reported: bool,
+    /// `now` is as old as the current turn of the loop.
+    polled: bool,
 }
 
 /// An answer that a retry may yet replace.
@@ -109,17 +113,10 @@ enum End {
     Malformed,
 }
 
-impl<'c> Exchange<'c> {
+impl Exchange {
     /// Takes on the call whose head is in `request`.
-    pub fn start(
-        worker: &'c Worker,
-        down: &'c mut Downstream,
-        snapshot: Arc<Snapshot>,
-        routed: Routed,
-        request: Request,
-        arrived: Timestamp,
-        waker: &Waker,
-    ) -> Self {
+    fn start(worker: Rc<Worker>, begin: Begin, waker: &Waker) -> Self {
+        let Begin { down, snapshot, routed, request, arrived } = begin;
         let (service, route) = routed.find(&snapshot);
         let head = &request.head;
         let caller_deadline = deadline::of_caller(head, request.bytes(), arrived);
@@ -164,6 +161,7 @@ impl<'c> Exchange<'c> {
             end: None,
             dial_reason: None,
             reported: false,
+            polled: false,
             snapshot,
         };
         exchange.started();
@@ -175,8 +173,11 @@ impl<'c> Exchange<'c> {
     }
 
     /// Runs the call to its end.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<After> {
-        self.now = self.worker.now();
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<After> {
+        // The first turn follows the arrival of the head at once: one look at the clock is enough for both.
+        if std::mem::replace(&mut self.polled, true) {
+            self.now = self.worker.now();
+        }
         if self.flight.waiter().is_some() {
             self.tell(cx, Flight::handle_woken);
         }
@@ -300,7 +301,7 @@ impl<'c> Exchange<'c> {
     /// Gives buffers back for the next call.
     fn recycle(&mut self) {
         self.drop_link();
-        let worker = self.worker;
+        let worker = Rc::clone(&self.worker);
         let reply = std::mem::replace(&mut self.reply, Reply::new(BytesMut::new()));
         worker.buffers.give_back(reply.into_out());
         let answers = [Some(std::mem::take(&mut self.answer)), self.kept.take().map(|kept| kept.answer)];
@@ -315,16 +316,76 @@ impl<'c> Exchange<'c> {
     }
 
     /// Reports the call, if that is yet to be done, and gives back what the connection uses again.
-    pub fn finish(mut self: Box<Self>) -> (RequestHead, BytesMut) {
+    /// The caller's connection, with whatever else has arrived on it.
+    fn finish(mut self) -> Box<Downstream> {
         self.abandon();
         self.recycle();
-        std::mem::take(&mut self.request).into_parts()
+        let (head, buf) = std::mem::take(&mut self.request).into_parts();
+        self.worker.request_heads.give_back(head);
+        self.down.buf = buf;
+        self.down
     }
 }
 
-impl Drop for Exchange<'_> {
+/// What a call begins with.
+pub struct Begin {
+    /// Whose connection it came on.
+    pub down: Box<Downstream>,
+    /// The generation that holds for it.
+    pub snapshot: Arc<Snapshot>,
+    /// Where it belongs.
+    pub routed: Routed,
+    /// The request, as far as it is here.
+    pub request: Request,
+    /// When its head was complete.
+    pub arrived: Timestamp,
+}
+
+/// Memory for one call, used for one call after the other. Dropped with a call in it, it ends that call.
+#[derive(Default)]
+pub struct Slot(Box<Stage>);
+
+#[derive(Default)]
+enum Stage {
+    #[default]
+    Empty,
+    Begin(Rc<Worker>, Begin),
+    Running(Exchange),
+}
+
+impl Slot {
+    /// Puts a call in.
+    pub fn load(&mut self, worker: &Rc<Worker>, begin: Begin) {
+        *self.0 = Stage::Begin(Rc::clone(worker), begin);
+    }
+
+    /// Runs the call that was put in.
+    pub async fn run(&mut self) -> (Box<Downstream>, After) {
+        let after = poll_fn(|cx| self.poll(cx)).await;
+        match std::mem::take(&mut *self.0) {
+            Stage::Running(exchange) => (exchange.finish(), after),
+            Stage::Empty | Stage::Begin(..) => unreachable!("what was polled to its end has been running"),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<After> {
+        if let Stage::Begin(..) = *self.0
+            && let Stage::Begin(worker, begin) = std::mem::take(&mut *self.0)
+        {
+            *self.0 = Stage::Running(Exchange::start(worker, begin, cx.waker()));
+        }
+        match &mut *self.0 {
+            Stage::Running(exchange) => exchange.poll(cx),
+            Stage::Empty | Stage::Begin(..) => unreachable!("a call is put in before it is run"),
+        }
+    }
+}
+
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.abandon();
+        if let Stage::Running(exchange) = &mut *self.0 {
+            exchange.abandon();
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::{End, Exchange};
 use crate::reject::{Numbers, Refusal};
 use crate::report::{CallFacts, CallReport};
 
-impl Exchange<'_> {
+impl Exchange {
     /// Tells the report that the call has begun.
     pub(super) fn started(&self) {
         self.worker.report.started(self.route().stats);
@@ -27,7 +27,7 @@ impl Exchange<'_> {
             refusal: refusal.as_ref(),
             summary: self.flight.summary(),
             endpoint: self.endpoint,
-            duration: self.worker.now().saturating_since(self.arrived),
+            duration: self.now.saturating_since(self.arrived),
             deadline_remaining: self.caller_deadline.map(|deadline| deadline.saturating_since(self.arrived)),
             bytes_received: self.request.received(),
             bytes_sent: self.reply.body_bytes,
@@ -38,7 +38,8 @@ impl Exchange<'_> {
     /// Ends a call whose connection or worker is going away.
     pub(super) fn abandon(&mut self) {
         if !self.landed {
-            let now = self.worker.now();
+            self.now = self.worker.now();
+            let now = self.now;
             let waiter = self.flight.waiter();
             let dependency = &self.routed.find(&self.snapshot).0.dependency;
             dependency.with(|shared| {

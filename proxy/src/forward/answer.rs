@@ -25,7 +25,7 @@ const MAX_INTERIM: u32 = 32;
 #[derive(Debug)]
 pub struct Answer {
     /// The final head, once `stage` is `Body`; its spans are ranges of `bytes()`.
-    pub head: ResponseHead,
+    pub head: Box<ResponseHead>,
     buf: BytesMut,
     stage: Stage,
     taken: usize,
@@ -74,14 +74,14 @@ pub enum Invalid {
 
 impl Default for Answer {
     fn default() -> Self {
-        Self::new(ResponseHead::default(), false)
+        Self::new(Box::default(), false)
     }
 }
 
 impl Answer {
     /// Nothing yet. `head` is any head, to be written over.
     #[must_use]
-    pub fn new(head: ResponseHead, dechunk: bool) -> Self {
+    pub fn new(head: Box<ResponseHead>, dechunk: bool) -> Self {
         let decoder = BodyDecoder::verbatim(BodyFraming::None, &Limits::default());
         Self {
             head,
@@ -200,7 +200,7 @@ impl Answer {
 
     /// The head and the buffer, to be used again.
     #[must_use]
-    pub fn into_parts(self) -> (ResponseHead, BytesMut) {
+    pub fn into_parts(self) -> (Box<ResponseHead>, BytesMut) {
         (self.head, self.buf)
     }
 

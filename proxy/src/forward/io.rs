@@ -8,6 +8,9 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
 
+/// Bodies up to this size are copied behind their head.
+pub const JOINED: usize = 2048;
+
 /// Reads once into the spare room of `buffer`, which must have some. `Ok(0)` is the end of the stream.
 ///
 /// Goes by way of `AsyncRead`, which takes a short read as the news that the socket is empty; `try_read` would ask the

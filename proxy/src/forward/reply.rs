@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 
 use super::answer::Answer;
-use super::io::poll_write;
+use super::io::{JOINED, poll_write};
 
 /// How the body of an answer is told from what follows it, on the caller's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,7 @@ impl Reply {
     ) -> Poll<io::Result<()>> {
         loop {
             self.stage(answer);
+            self.join(answer);
             let body = if self.begun && self.delivery == Delivery::AsTheyAre { answer.unsent() } else { &[] };
             let head = &self.out[self.out_sent..];
             let (head_len, body_len) = (head.len(), body.len());
@@ -110,6 +111,21 @@ impl Reply {
     #[must_use]
     pub fn into_out(self) -> BytesMut {
         self.out
+    }
+
+    /// A small body goes out with its head in one piece: copying it is cheaper than telling the kernel of two.
+    fn join(&mut self, answer: &mut Answer) {
+        let body = answer.unsent();
+        if self.begun
+            && self.delivery == Delivery::AsTheyAre
+            && !self.out.is_empty()
+            && (1..=JOINED).contains(&body.len())
+        {
+            self.out.extend_from_slice(body);
+            let count = body.len();
+            self.body_bytes += count as u64;
+            answer.on_sent(count);
+        }
     }
 
     fn on_written(&mut self, count: usize) {

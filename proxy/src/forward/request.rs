@@ -22,7 +22,7 @@ use crate::runtime::memory::Lease;
 #[derive(Debug)]
 pub struct Request {
     /// The decoded head; its spans are ranges of `buf`.
-    pub head: RequestHead,
+    pub head: Box<RequestHead>,
     buf: BytesMut,
     head_len: usize,
     sent: usize,
@@ -34,7 +34,7 @@ pub struct Request {
 
 impl Default for Request {
     fn default() -> Self {
-        Self::new(RequestHead::default(), BytesMut::new(), 0, &Limits::default())
+        Self::new(Box::default(), BytesMut::new(), 0, &Limits::default())
     }
 }
 
@@ -57,7 +57,7 @@ pub enum BodyEnd {
 impl Request {
     /// A request whose head fills the first `head_len` bytes of `buf`.
     #[must_use]
-    pub fn new(head: RequestHead, buf: BytesMut, head_len: usize, limits: &Limits) -> Self {
+    pub fn new(head: Box<RequestHead>, buf: BytesMut, head_len: usize, limits: &Limits) -> Self {
         let decoder = BodyDecoder::verbatim(head.framing, limits);
         Self { head, buf, head_len, sent: head_len, taken: head_len, ended: decoder.is_end(), decoder, kept: None }
     }
@@ -181,7 +181,7 @@ impl Request {
 
     /// The head, and the buffer with whatever follows this request.
     #[must_use]
-    pub fn into_parts(mut self) -> (RequestHead, BytesMut) {
+    pub fn into_parts(mut self) -> (Box<RequestHead>, BytesMut) {
         let rest = self.buf.len() - self.taken;
         self.buf.copy_within(self.taken.., 0);
         self.buf.truncate(rest);

@@ -26,6 +26,7 @@ use super::process::Process;
 use super::timers::Timers;
 use crate::capture::{Origin, Purpose};
 use crate::dependency::{Dependency, DependencyId};
+use crate::exchange::Slot;
 use crate::pool::{Pool, Upstream};
 use crate::report::{Collection, WorkerReport};
 use crate::serve;
@@ -71,9 +72,11 @@ pub struct Worker {
     /// Idle connections to endpoints.
     pub pool: RefCell<Pool>,
     /// Heads to decode into.
-    pub request_heads: Spare<RequestHead>,
+    pub request_heads: Spare<Box<RequestHead>>,
+    /// Memory for calls in progress.
+    pub slots: Spare<Slot>,
     /// Heads to decode into.
-    pub response_heads: Spare<ResponseHead>,
+    pub response_heads: Spare<Box<ResponseHead>>,
     /// Where this worker reports.
     pub report: Rc<WorkerReport>,
     /// Seeds for calls, ids for traces.
@@ -95,6 +98,7 @@ impl Worker {
             pool: RefCell::default(),
             request_heads: Spare::default(),
             response_heads: Spare::default(),
+            slots: Spare::default(),
             report,
             random: RefCell::new(Random::new(seed)),
             snapshot,

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::net::Shutdown;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use plimsoll_resilience::time::Timestamp;
 use socket2::SockRef;
 
 use super::Downstream;
-use crate::exchange::{After, Exchange};
+use crate::exchange::{After, Begin, Slot};
 use crate::forward::io::{poll_read, poll_write};
 use crate::forward::request::Request;
 use crate::reject::{AnswerForm, Refusal, write_answer};
@@ -33,23 +34,25 @@ const READ_AWAY: usize = 64 * 1024;
 const READ_AWAY_TIME: Duration = Duration::from_secs(2);
 
 /// Serves the connection until it ends.
-pub async fn serve(worker: &Worker, mut down: Downstream) {
-    let mut head = worker.request_heads.lend();
-    while let Some(next) = next_request(worker, &mut down, &mut head).await {
+pub async fn serve(worker: &Rc<Worker>, mut down: Box<Downstream>) {
+    while let Some(next) = next_request(worker, &mut down).await {
         let after = match next {
-            Next::Request { head_len, arrived } => {
-                let taken = std::mem::take(&mut head);
-                let (back, after) = exchange(worker, &mut down, taken, head_len, arrived).await;
-                head = back;
+            Next::Request { head, len, arrived } => {
+                let after;
+                (down, after) = exchange(worker, down, head, len, arrived).await;
                 after
             }
-            Next::Malformed(error) => refuse(worker, &mut down, &refusal_of(error, &error.to_string()), None).await,
-            Next::TooLate => refuse(worker, &mut down, &Refusal::new(Reason::RequestHeadTimeout), None).await,
+            // Rare, and boxed: what they need would otherwise be part of every idle connection.
+            Next::Malformed(error) => {
+                let refuse = async { refuse(worker, &mut down, &refusal_of(error, &error.to_string()), None).await };
+                Box::pin(refuse).await
+            }
+            Next::TooLate => Box::pin(refuse(worker, &mut down, &Refusal::new(Reason::RequestHeadTimeout), None)).await,
         };
         match after {
             After::Next => {}
             After::Close => {
-                linger(worker, &mut down).await;
+                Box::pin(linger(worker, &mut down)).await;
                 break;
             }
             After::Drop => break,
@@ -61,25 +64,25 @@ pub async fn serve(worker: &Worker, mut down: Downstream) {
         }
     }
     worker.buffers.give_back(std::mem::take(&mut down.buf));
-    worker.request_heads.give_back(head);
 }
 
 enum Next {
-    Request { head_len: usize, arrived: Timestamp },
+    Request { head: Box<RequestHead>, len: usize, arrived: Timestamp },
     Malformed(RequestError),
     TooLate,
 }
 
 /// Waits for the next request head. `None`: the connection has ended, as far as we are concerned without a fault.
-async fn next_request(worker: &Worker, down: &mut Downstream, head: &mut RequestHead) -> Option<Next> {
+async fn next_request(worker: &Worker, down: &mut Downstream) -> Option<Next> {
     let limits = Limits::default();
     let mut seen = 0;
     let mut deadline = None;
     loop {
         if may_complete(&down.buf, seen, &limits) {
-            match decode_request(&down.buf, &limits, head) {
-                Ok(Decoded::Complete { len }) => return Some(Next::Request { head_len: len, arrived: worker.now() }),
-                Ok(Decoded::Incomplete) => {}
+            let mut head = worker.request_heads.lend();
+            match decode_request(&down.buf, &limits, &mut head) {
+                Ok(Decoded::Complete { len }) => return Some(Next::Request { head, len, arrived: worker.now() }),
+                Ok(Decoded::Incomplete) => worker.request_heads.give_back(head),
                 Err(error) => return Some(Next::Malformed(error)),
             }
         }
@@ -140,30 +143,46 @@ fn idle_until(worker: &Worker, down: &mut Downstream, now: Timestamp) -> Timesta
 }
 
 async fn exchange(
-    worker: &Worker,
-    down: &mut Downstream,
-    head: RequestHead,
-    head_len: usize,
+    worker: &Rc<Worker>,
+    mut down: Box<Downstream>,
+    head: Box<RequestHead>,
+    len: usize,
     arrived: Timestamp,
-) -> (RequestHead, After) {
+) -> (Box<Downstream>, After) {
     down.idle_since = None;
+    let mut slot = worker.slots.lend();
+    if let Err((mut down, head, refusal)) = load(worker, &mut slot, down, head, len, arrived) {
+        let refused = async {
+            let after = refuse(worker, &mut down, &refusal, Some((&head, arrived))).await;
+            (down, after)
+        };
+        return Box::pin(refused).await;
+    }
+    let ended = slot.run().await;
+    worker.slots.give_back(slot);
+    ended
+}
+
+type NotRouted = (Box<Downstream>, Box<RequestHead>, Refusal<'static>);
+
+/// Routes the request and puts the call into `slot`.
+fn load(
+    worker: &Rc<Worker>,
+    slot: &mut Slot,
+    mut down: Box<Downstream>,
+    head: Box<RequestHead>,
+    len: usize,
+    arrived: Timestamp,
+) -> Result<(), NotRouted> {
     let snapshot = worker.snapshot();
-    let routed = match route::find(&worker.process, &snapshot, &down.origin, &head, &down.buf) {
-        Ok(routed) => routed,
-        Err(refusal) => {
-            let after = refuse(worker, down, &refusal, Some((&head, arrived))).await;
-            return (head, after);
+    match route::find(&worker.process, &snapshot, &down.origin, &head, &down.buf) {
+        Err(refusal) => Err((down, head, refusal)),
+        Ok(routed) => {
+            let request = Request::new(head, std::mem::take(&mut down.buf), len, &Limits::default());
+            slot.load(worker, Begin { down, snapshot, routed, request, arrived });
+            Ok(())
         }
-    };
-    let buf = std::mem::take(&mut down.buf);
-    let request = Request::new(head, buf, head_len, &Limits::default());
-    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-    // On the heap for as long as it lasts, so that an idle connection is small.
-    let mut exchange = Box::new(Exchange::start(worker, down, snapshot, routed, request, arrived, &waker));
-    let after = poll_fn(|cx| exchange.poll(cx)).await;
-    let (head, buf) = exchange.finish();
-    down.buf = buf;
-    (head, after)
+    }
 }
 
 /// Answers a request that is not carried out, and ends the connection: what follows cannot be told from what it belongs to.

@@ -2,6 +2,8 @@
 
 mod h1;
 
+use std::rc::Rc;
+
 use bytes::BytesMut;
 use plimsoll_resilience::time::Timestamp;
 use tokio::net::TcpStream;
@@ -34,7 +36,23 @@ impl Downstream {
 }
 
 /// Serves one connection to its end.
-pub async fn connection(worker: &Worker, stream: TcpStream, origin: Origin) {
-    let down = Downstream { stream, origin, alarm: worker.timers.alarm(), buf: BytesMut::new(), idle_since: None };
+pub async fn connection(worker: &Rc<Worker>, stream: TcpStream, origin: Origin) {
+    let down =
+        Box::new(Downstream { stream, origin, alarm: worker.timers.alarm(), buf: BytesMut::new(), idle_since: None });
     h1::serve(worker, down).await;
+}
+
+#[cfg(test)]
+mod tests {
+    /// Ten thousand idle connections are ten thousand of these: whoever adds to it pays for each of them.
+    #[test]
+    fn an_idle_connection_is_small() {
+        fn size_of_future<A, F: Future>(_: impl Fn(A, tokio::net::TcpStream, crate::capture::Origin) -> F) -> usize {
+            size_of::<F>()
+        }
+        let size = size_of_future::<&std::rc::Rc<crate::runtime::worker::Worker>, _>(super::connection);
+        assert!(size <= 900, "{size} bytes");
+        let call = size_of::<crate::exchange::Exchange>();
+        assert!(call <= 1700, "{call} bytes");
+    }
 }

@@ -265,7 +265,7 @@ impl<'r> Builder<'r> {
 impl Snapshot {
     /// Says what is listened on, once it is known.
     pub fn listen_on(&mut self, address: SocketAddr, service: ServiceIndex) {
-        self.listens.insert(address, service);
+        self.listens.push((address, service));
     }
 }
 

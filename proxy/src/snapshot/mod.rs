@@ -2,7 +2,6 @@
 
 mod compile;
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +49,8 @@ pub struct Snapshot {
     named: usize,
     hosts: Hosts<ServiceIndex>,
     addresses: Vec<(AddressPattern, ServiceIndex)>,
-    listens: HashMap<SocketAddr, ServiceIndex>,
+    /// Few enough to be looked through.
+    listens: Vec<(SocketAddr, ServiceIndex)>,
     trusted: Vec<Cidr>,
 }
 
@@ -153,7 +153,7 @@ impl Snapshot {
             named: 0,
             hosts: Hosts::default(),
             addresses: Vec::new(),
-            listens: HashMap::new(),
+            listens: Vec::new(),
             trusted: Vec::new(),
         }
     }
@@ -184,7 +184,7 @@ impl Snapshot {
     /// Whose `target.listen` this is.
     #[must_use]
     pub fn by_listen(&self, address: SocketAddr) -> Option<ServiceIndex> {
-        self.listens.get(&address).copied()
+        self.listens.iter().find(|(listen, _)| *listen == address).map(|(_, index)| *index)
     }
 
     /// The workload itself.
@@ -202,7 +202,7 @@ impl Snapshot {
     /// dependency if it still has a policy, else to what it was.
     pub fn inherit_listens(&mut self, before: &Self) {
         for (address, old) in &before.listens {
-            if self.listens.contains_key(address) || self.services.len() - self.named >= MAX_RETIRED {
+            if self.by_listen(*address).is_some() || self.services.len() - self.named >= MAX_RETIRED {
                 continue;
             }
             let old = &before.services[old.0 as usize];
@@ -211,7 +211,7 @@ impl Snapshot {
                 self.services.push(Arc::clone(old));
                 self.services.len() - 1
             });
-            self.listens.insert(*address, ServiceIndex::new(index));
+            self.listen_on(*address, ServiceIndex::new(index));
         }
     }
 
