@@ -29,7 +29,7 @@ use plimsoll_resilience::time::Timestamp;
 
 use self::link::Link;
 use crate::deadline;
-use crate::dependency::Dependency;
+use crate::dependency::{Dependency, Shared};
 use crate::forward::answer::Answer;
 use crate::forward::reply::Reply;
 use crate::forward::request::Request;
@@ -124,13 +124,15 @@ impl Exchange {
         let call =
             call_of(head, request.bytes(), route, caller_deadline, arrived, worker.random.borrow_mut().next_u64());
         let rules = Arc::clone(&route.rules);
-        let flight = service.dependency.with(|shared| {
+        let mut would = Vec::new();
+        let start = |shared: &mut Shared| {
             let flight = Flight::start(rules, call, &mut shared.protection, arrived);
             if let Some(waiter) = flight.waiter() {
                 shared.wait(waiter, waker);
             }
             flight
-        });
+        };
+        let flight = service.dependency.with_call(start, |event| would.push(*event));
         let keep_alive = head.keep_alive;
         let dechunk = head.version == Version::Http10;
         let answer = Answer::new(worker.response_heads.lend(), dechunk);
@@ -165,6 +167,7 @@ impl Exchange {
             snapshot,
         };
         exchange.started();
+        would.iter().for_each(|event| exchange.would(event));
         if exchange.flight.may_be_retried() && !exchange.request.is_whole() {
             exchange.keep_body();
         }
@@ -346,6 +349,7 @@ pub struct Begin {
 pub struct Slot(Box<Stage>);
 
 #[derive(Default)]
+#[expect(clippy::large_enum_variant, reason = "it is the memory of the largest that is kept")]
 enum Stage {
     #[default]
     Empty,

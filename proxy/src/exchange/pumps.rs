@@ -1,6 +1,5 @@
 //! Room 9: the bytes, both ways, with back-pressure. Whoever has no room to write to stops reading.
 
-use std::io;
 use std::net::Shutdown;
 use std::task::{Context, Poll};
 
@@ -126,7 +125,7 @@ impl Exchange {
                         return;
                     }
                 }
-                Poll::Ready(end) => return self.upstream_closed(end, cx),
+                Poll::Ready(end) => return self.upstream_closed(end.is_ok(), cx),
             }
         }
     }
@@ -181,8 +180,7 @@ impl Exchange {
         self.tell(cx, Flight::handle_ended);
     }
 
-    fn upstream_closed(&mut self, end: io::Result<usize>, cx: &mut Context<'_>) {
-        let clean = end.is_ok();
+    fn upstream_closed(&mut self, clean: bool, cx: &mut Context<'_>) {
         if clean && self.answer.close().is_ok() {
             self.moved = true;
             return self.end_if_whole(cx);

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use plimsoll_h1::{Method, RequestHead, TargetForm};
 use plimsoll_policy::normal_path;
+use plimsoll_resilience::Reason;
 
 use self::hosts::split_authority;
 use crate::capture::{Origin, Purpose, leads_to_us};
@@ -51,19 +52,40 @@ impl Routed {
     }
 }
 
+/// Why a call goes nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotRouted {
+    reason: Reason,
+    detail: Option<&'static str>,
+}
+
+impl NotRouted {
+    fn new(reason: Reason, detail: &'static str) -> Self {
+        Self { reason, detail: Some(detail) }
+    }
+
+    /// What the caller is told.
+    #[must_use]
+    pub fn refusal(&self) -> Refusal<'static> {
+        let mut refusal = Refusal::new(self.reason);
+        refusal.detail = self.detail;
+        refusal
+    }
+}
+
 /// Routes the request with this head.
 ///
 /// # Errors
-/// The refusal that is to be answered: `NoRoute`, `Forbidden`, `Loop`.
+/// [`NotRouted`]: `NoRoute`, `Forbidden`, `Loop`, and `MalformedRequest` for a host that is none.
 pub fn find(
     process: &Process,
     snapshot: &Snapshot,
     origin: &Origin,
     head: &RequestHead,
     buf: &[u8],
-) -> Result<Routed, Refusal<'static>> {
+) -> Result<Routed, NotRouted> {
     if head.method == Method::Connect {
-        return Err(Refusal::forbidden(
+        return Err(NotRouted::new(Reason::Forbidden, 
             "CONNECT is not served here; call the dependency itself, or its `listen` address",
         ));
     }
@@ -72,7 +94,7 @@ pub fn find(
         Purpose::Inbound => (ServiceIndex::INBOUND, inbound(process, origin)?),
         Purpose::Listen(address) => {
             let service =
-                snapshot.by_listen(address).ok_or(Refusal::no_route("no policy listens at this address any more"))?;
+                snapshot.by_listen(address).ok_or(NotRouted::new(Reason::NoRoute, "no policy listens at this address any more"))?;
             (service, Target::Endpoints)
         }
         Purpose::Outbound => outbound(snapshot, origin, head, &asked)?,
@@ -80,7 +102,7 @@ pub fn find(
     if let Target::Address(address) = target
         && leads_to_us(address, &process.own_ports.load())
     {
-        return Err(Refusal::new(plimsoll_resilience::reason::Reason::Loop));
+        return Err(NotRouted { reason: Reason::Loop, detail: None });
     }
     let route = snapshot.service(service).route_for(&asked);
     Ok(Routed { service, route, target })
@@ -88,8 +110,8 @@ pub fn find(
 
 /// Redirected inbound traffic goes on to its original destination and never to loopback in its stead: a port that the
 /// application keeps to itself stays its own.
-fn inbound(process: &Process, origin: &Origin) -> Result<Target, Refusal<'static>> {
-    let loops = Refusal::new(plimsoll_resilience::reason::Reason::Loop);
+fn inbound(process: &Process, origin: &Origin) -> Result<Target, NotRouted> {
+    let loops = NotRouted { reason: Reason::Loop, detail: None };
     match (origin.destination, process.options.app) {
         (Some(destination), _) => Ok(Target::Address(destination)),
         (None, Some(app)) => Ok(Target::Address(app)),
@@ -102,12 +124,12 @@ fn outbound(
     origin: &Origin,
     head: &RequestHead,
     asked: &Asked<'_>,
-) -> Result<(ServiceIndex, Target), Refusal<'static>> {
+) -> Result<(ServiceIndex, Target), NotRouted> {
     if origin.destination.is_none() && !origin.peer.ip().is_loopback() {
-        return Err(Refusal::forbidden("the forward proxy serves this machine only"));
+        return Err(NotRouted::new(Reason::Forbidden, "the forward proxy serves this machine only"));
     }
     if head.https {
-        return Err(Refusal::no_route(
+        return Err(NotRouted::new(Reason::NoRoute, 
             "an https:// target cannot be fetched for a caller; use CONNECT or http:// with a policy",
         ));
     }
@@ -122,7 +144,7 @@ fn outbound(
     let target = match (origin.destination, asked.address(port)) {
         (Some(destination), _) => Target::Address(destination),
         (None, Some(address)) => Target::Address(address),
-        (None, None) if asked.host.is_empty() => return Err(Refusal::no_route("the request names no host")),
+        (None, None) if asked.host.is_empty() => return Err(NotRouted::new(Reason::NoRoute, "the request names no host")),
         (None, None) => Target::Name(asked.host.into(), port),
     };
     Ok((service, target))
@@ -138,11 +160,11 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn of(head: &'a RequestHead, buf: &'a [u8]) -> Result<Self, Refusal<'static>> {
+    fn of(head: &'a RequestHead, buf: &'a [u8]) -> Result<Self, NotRouted> {
         let authority = text(head.host.of(buf));
-        let (host, port) = split_authority(authority).ok_or(Refusal::malformed("Host has a port that is no number"))?;
+        let (host, port) = split_authority(authority).ok_or(NotRouted::new(Reason::MalformedRequest, "Host has a port that is no number"))?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Ok(Self { head, buf, host: host, port, path: OnceCell::new() })
+        Ok(Self { head, buf, host, port, path: OnceCell::new() })
     }
 
     fn address(&self, port: u16) -> Option<SocketAddr> {

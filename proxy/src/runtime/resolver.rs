@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,16 @@ const MAX_NAMES: usize = 1024;
 /// How soon a name that could not be resolved is asked for again, for a dependency that depends on it.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Answers, and when they came.
+type Held = HashMap<(String, u16), (Instant, Vec<SocketAddr>)>;
+
 type Answer = Result<Vec<SocketAddr>, Arc<io::Error>>;
 
 /// Asks the system's resolver, so that `/etc/hosts`, search domains and nsswitch mean what they mean everywhere.
 #[derive(Clone, Debug)]
 pub struct Resolver {
     asks: mpsc::UnboundedSender<Ask>,
-    held: Arc<Mutex<HashMap<(String, u16), (Instant, Vec<SocketAddr>)>>>,
+    held: Arc<Mutex<Held>>,
 }
 
 #[derive(Debug)]
@@ -79,7 +82,7 @@ impl Resolver {
         let _ = self.asks.send(Ask::Watch(Arc::downgrade(resolved)));
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<(String, u16), (Instant, Vec<SocketAddr>)>> {
+    fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

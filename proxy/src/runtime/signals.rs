@@ -1,11 +1,11 @@
 //! Signals, and the way out. See [`super::drain`] for the phases.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::signal::{SigHandler, Signal, raise, signal};
-use tokio::signal::unix::{SignalKind, signal as on_signal};
+use nix::sys::signal::{SIGINT, SIGTERM, SigHandler, raise, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal as on_signal};
 
 use super::controller::Controller;
 use super::drain::Phase;
@@ -15,31 +15,47 @@ use super::worker::Message;
 /// How often the way out looks whether anybody is left.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Waits for the order to drain, and drains. SIGHUP re-reads policy meanwhile.
-pub fn until_drained(process: &Arc<Process>, controller: &Controller) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut terminate = on_signal(SignalKind::terminate())?;
-        let mut interrupt = on_signal(SignalKind::interrupt())?;
-        let mut hangup = on_signal(SignalKind::hangup())?;
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
-                () = process.drain.asked() => break,
-                _ = hangup.recv() => reload(process, controller),
+/// The signals of the process, handled from the moment this is made.
+pub struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Takes the signals over. Done before anyone is told that the proxy is ready, so that none finds it unprepared.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn install() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let inside = runtime.enter();
+        let (terminate, interrupt) = (on_signal(SignalKind::terminate())?, on_signal(SignalKind::interrupt())?);
+        let hangup = on_signal(SignalKind::hangup())?;
+        drop(inside);
+        Ok(Self { runtime, terminate, interrupt, hangup })
+    }
+
+    /// Waits for the order to drain, and drains. SIGHUP re-reads policy meanwhile.
+    pub fn until_drained(self, process: &Process, controller: &Controller) {
+        let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                    () = process.drain.asked() => break,
+                    _ = hangup.recv() => reload(process, controller),
+                }
             }
-        }
-        let again = tokio::select! {
-            () = drain(process, controller) => None,
-            _ = terminate.recv() => Some(Signal::SIGTERM),
-            _ = interrupt.recv() => Some(Signal::SIGINT),
-        };
-        if let Some(again) = again {
-            end_by(again);
-        }
-        Ok(())
-    })
+            tokio::select! {
+                () = drain(process, controller) => {}
+                _ = terminate.recv() => end_by(SIGTERM),
+                _ = interrupt.recv() => end_by(SIGINT),
+            }
+        });
+    }
 }
 
 fn reload(process: &Process, controller: &Controller) {
@@ -83,7 +99,7 @@ fn phase_name(phase: Phase) -> &'static str {
 }
 
 /// Ends as whoever sent the second signal expects: by that signal.
-fn end_by(again: Signal) {
+fn end_by(again: nix::sys::signal::Signal) {
     tracing::warn!(signal = again.as_str(), "a second signal: ending now");
     // SAFETY: the default handler runs no code of ours.
     let restored = unsafe { signal(again, SigHandler::SigDfl) };

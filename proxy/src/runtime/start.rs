@@ -21,7 +21,7 @@ use super::listeners;
 use super::memory::KeptBodies;
 use super::process::Process;
 use super::resolver::Resolver;
-use super::signals;
+use super::signals::Signals;
 use super::worker::{Message, Worker};
 use crate::admin::{BindError, Listeners, Token, TokenError};
 use crate::capture::Purpose;
@@ -86,9 +86,10 @@ pub fn run(options: Options) -> Result<(), StartError> {
     let inbound = listen(&controller, "--inbound", process.options.inbound, Purpose::Inbound)?;
     let outbound = listen(&controller, "--outbound", process.options.outbound, Purpose::Outbound)?;
     let _admin = admin.start(Arc::clone(&controller), process.report.clone(), collector, token)?;
+    let signals = Signals::install()?;
     process.drain.advance(Phase::Serving, process.clock.now());
     announce(&controller, inbound, outbound, admin_address, health_address);
-    signals::until_drained(&process, &controller)?;
+    signals.until_drained(&process, &controller);
     process.tell_all(|| Message::Exit);
     workers.into_iter().for_each(|worker| drop(worker.join()));
     Ok(())

@@ -18,7 +18,7 @@ use crate::forward::io::{poll_read, poll_write};
 use crate::forward::request::Request;
 use crate::reject::{AnswerForm, Refusal, write_answer};
 use crate::report::{CallFacts, CallReport, StatsId};
-use crate::route;
+use crate::route::{self, NotRouted};
 use crate::runtime::drain::Phase;
 use crate::runtime::worker::Worker;
 
@@ -151,9 +151,9 @@ async fn exchange(
 ) -> (Box<Downstream>, After) {
     down.idle_since = None;
     let mut slot = worker.slots.lend();
-    if let Err((mut down, head, refusal)) = load(worker, &mut slot, down, head, len, arrived) {
+    if let Err((mut down, head, not_routed)) = load(worker, &mut slot, down, head, len, arrived) {
         let refused = async {
-            let after = refuse(worker, &mut down, &refusal, Some((&head, arrived))).await;
+            let after = refuse(worker, &mut down, &not_routed.refusal(), Some((&head, arrived))).await;
             (down, after)
         };
         return Box::pin(refused).await;
@@ -163,7 +163,7 @@ async fn exchange(
     ended
 }
 
-type NotRouted = (Box<Downstream>, Box<RequestHead>, Refusal<'static>);
+type Back = (Box<Downstream>, Box<RequestHead>, NotRouted);
 
 /// Routes the request and puts the call into `slot`.
 fn load(
@@ -173,10 +173,10 @@ fn load(
     head: Box<RequestHead>,
     len: usize,
     arrived: Timestamp,
-) -> Result<(), NotRouted> {
+) -> Result<(), Back> {
     let snapshot = worker.snapshot();
     match route::find(&worker.process, &snapshot, &down.origin, &head, &down.buf) {
-        Err(refusal) => Err((down, head, refusal)),
+        Err(not_routed) => Err((down, head, not_routed)),
         Ok(routed) => {
             let request = Request::new(head, std::mem::take(&mut down.buf), len, &Limits::default());
             slot.load(worker, Begin { down, snapshot, routed, request, arrived });
