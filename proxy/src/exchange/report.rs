@@ -57,8 +57,13 @@ impl Exchange {
 
     /// What an observed block would have done to this call.
     pub(super) fn would(&self, event: &Event) {
-        if let Event::WouldReject(rejection) = event {
-            self.worker.report.would_refuse(self.route().stats, &self.refusal_of(rejection), &self.facts());
+        let stats = self.route().stats;
+        match event {
+            Event::WouldReject(rejection) => {
+                self.worker.report.would_refuse(stats, &self.refusal_of(rejection), &self.facts());
+            }
+            Event::WouldRetry(_) => self.worker.report.would_retry(stats),
+            Event::Breaker { .. } => {}
         }
     }
 
@@ -76,12 +81,23 @@ impl Exchange {
     }
 
     pub(super) fn refusal_of(&self, rejection: &Rejection) -> Refusal<'_> {
-        let reason = self.dial_reason.unwrap_or(rejection.reason);
-        let mut refusal = self.named(Refusal::new(reason));
-        refusal.block = Some(rejection.block.as_str());
-        refusal.numbers = Some(Numbers { observed: rejection.observed, limit: rejection.limit });
-        refusal.retry_after = rejection.retry_at.map(|at| at.saturating_since(self.now));
+        let mut refusal = self.named(Refusal::from_rejection(rejection, self.now));
         refusal.retries_spent = self.flight.summary().retries_over;
+        match self.dial_reason {
+            Some(Reason::BulkheadFull) => {
+                let sockets = self.dependency().sockets();
+                let limit = sockets.limit().unwrap_or(0) as u64;
+                refusal.reason = Reason::BulkheadFull;
+                refusal.block = Some("bulkhead");
+                refusal.numbers = Some(Numbers { observed: sockets.open() as u64, limit });
+                refusal.detail = Some("maxConnections");
+            }
+            Some(reason) => {
+                refusal.reason = reason;
+                refusal.numbers = None;
+            }
+            None => {}
+        }
         refusal
     }
 

@@ -85,7 +85,8 @@ pub fn find(
     buf: &[u8],
 ) -> Result<Routed, NotRouted> {
     if head.method == Method::Connect {
-        return Err(NotRouted::new(Reason::Forbidden, 
+        return Err(NotRouted::new(
+            Reason::Forbidden,
             "CONNECT is not served here; call the dependency itself, or its `listen` address",
         ));
     }
@@ -93,8 +94,9 @@ pub fn find(
     let (service, target) = match origin.purpose {
         Purpose::Inbound => (ServiceIndex::INBOUND, inbound(process, origin)?),
         Purpose::Listen(address) => {
-            let service =
-                snapshot.by_listen(address).ok_or(NotRouted::new(Reason::NoRoute, "no policy listens at this address any more"))?;
+            let service = snapshot
+                .by_listen(address)
+                .ok_or(NotRouted::new(Reason::NoRoute, "no policy listens at this address any more"))?;
             (service, Target::Endpoints)
         }
         Purpose::Outbound => outbound(snapshot, origin, head, &asked)?,
@@ -129,7 +131,8 @@ fn outbound(
         return Err(NotRouted::new(Reason::Forbidden, "the forward proxy serves this machine only"));
     }
     if head.https {
-        return Err(NotRouted::new(Reason::NoRoute, 
+        return Err(NotRouted::new(
+            Reason::NoRoute,
             "an https:// target cannot be fetched for a caller; use CONNECT or http:// with a policy",
         ));
     }
@@ -144,7 +147,9 @@ fn outbound(
     let target = match (origin.destination, asked.address(port)) {
         (Some(destination), _) => Target::Address(destination),
         (None, Some(address)) => Target::Address(address),
-        (None, None) if asked.host.is_empty() => return Err(NotRouted::new(Reason::NoRoute, "the request names no host")),
+        (None, None) if asked.host.is_empty() => {
+            return Err(NotRouted::new(Reason::NoRoute, "the request names no host"));
+        }
         (None, None) => Target::Name(asked.host.into(), port),
     };
     Ok((service, target))
@@ -162,7 +167,8 @@ struct Asked<'a> {
 impl<'a> Asked<'a> {
     fn of(head: &'a RequestHead, buf: &'a [u8]) -> Result<Self, NotRouted> {
         let authority = text(head.host.of(buf));
-        let (host, port) = split_authority(authority).ok_or(NotRouted::new(Reason::MalformedRequest, "Host has a port that is no number"))?;
+        let (host, port) = split_authority(authority)
+            .ok_or(NotRouted::new(Reason::MalformedRequest, "Host has a port that is no number"))?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         Ok(Self { head, buf, host, port, path: OnceCell::new() })
     }

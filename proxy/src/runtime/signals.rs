@@ -84,7 +84,7 @@ async fn drain(process: &Process, controller: &Controller) {
     match tokio::time::timeout(leave.grace, empty).await {
         Ok(()) => tracing::info!("drained"),
         Err(_) => {
-            tracing::warn!(connections = process.open_connections(), grace = ?leave.grace, "drain.grace is over: what is left is reset")
+            tracing::warn!(connections = process.open_connections(), grace = ?leave.grace, "drain.grace is over: what is left is reset");
         }
     }
 }

@@ -64,7 +64,7 @@ impl Timers {
 
     /// Rings alarms as they come due; spawned once on each worker and never ends.
     pub async fn drive(self: Rc<Self>) {
-        poll_fn(|cx| self.poll_drive(cx)).await
+        poll_fn(|cx| self.poll_drive(cx)).await;
     }
 
     fn poll_drive(&self, cx: &mut Context<'_>) -> Poll<()> {
