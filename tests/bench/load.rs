@@ -23,8 +23,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCac
 Content-Length: 100\r\n\r\n\
 {\"id\":\"pay_1042\",\"score\":17,\"decision\":\"allow\",\"reasons\":[\"known_device\",\"usual_amount\"],\"ms\":12345}";
 
-const REQUEST: &[u8] =
-    b"GET /v1/scores/1042 HTTP/1.1\r\nHost: fraud.internal\r\nUser-Agent: plimsoll-bench\r\n\
+const REQUEST: &[u8] = b"GET /v1/scores/1042 HTTP/1.1\r\nHost: fraud.internal\r\nUser-Agent: plimsoll-bench\r\n\
 Accept: application/json\r\nAccept-Encoding: identity\r\nX-Merchant: m-17\r\n\r\n";
 
 /// How requests are timed.
@@ -88,20 +87,12 @@ impl Rig {
         listener.set_nonblocking(true)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
-        Ok(Rig {
-            epoll,
-            listener,
-            peers: Vec::new(),
-            free: Vec::new(),
-            buffer: vec![0; 16 * 1024],
-        })
+        Ok(Rig { epoll, listener, peers: Vec::new(), free: Vec::new(), buffer: vec![0; 16 * 1024] })
     }
 
     /// Where the origin listens.
     pub fn origin(&self) -> SocketAddr {
-        self.listener
-            .local_addr()
-            .expect("a bound listener has an address")
+        self.listener.local_addr().expect("a bound listener has an address")
     }
 
     fn add(&mut self, socket: TcpStream, role: Role) -> io::Result<usize> {
@@ -111,13 +102,8 @@ impl Rig {
             self.peers.push(None);
             self.peers.len() - 1
         });
-        self.epoll
-            .add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, index as u64))?;
-        self.peers[index] = Some(Peer {
-            socket,
-            role,
-            received: Vec::new(),
-        });
+        self.epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, index as u64))?;
+        self.peers[index] = Some(Peer { socket, role, received: Vec::new() });
         Ok(index)
     }
 
@@ -127,13 +113,7 @@ impl Rig {
     }
 
     /// Runs `connections` keep-alive connections against `target` for `length`, then closes them.
-    pub fn run(
-        &mut self,
-        target: SocketAddr,
-        connections: usize,
-        pace: Pace,
-        length: Duration,
-    ) -> io::Result<Tally> {
+    pub fn run(&mut self, target: SocketAddr, connections: usize, pace: Pace, length: Duration) -> io::Result<Tally> {
         let mut idle = VecDeque::new();
         for _ in 0..connections {
             idle.push_back(self.add(TcpStream::connect(target)?, Role::Client { sent_at: None })?);
@@ -144,8 +124,7 @@ impl Rig {
             let every = TimeSpec::from_duration(Duration::from_secs(1) / rate);
             timer.set(Expiration::Interval(every), TimerSetTimeFlags::empty())?;
         }
-        self.epoll
-            .add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
+        self.epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
         let mut tally = Tally::default();
         let mut owed = 0;
         let end = Instant::now() + length;
@@ -201,14 +180,10 @@ impl Rig {
             while idle.is_empty() {
                 self.turn(&timer, &mut idle, &mut owed, &mut tally)?;
                 if tally.errors > 0 {
-                    return Err(io::Error::other(
-                        "a connection that should stay idle was closed or refused",
-                    ));
+                    return Err(io::Error::other("a connection that should stay idle was closed or refused"));
                 }
             }
-            let peer = self.peers[index]
-                .take()
-                .expect("the client that was just answered");
+            let peer = self.peers[index].take().expect("the client that was just answered");
             self.free.push(index);
             self.epoll.delete(&peer.socket)?;
             kept.push(peer.socket);
@@ -217,19 +192,11 @@ impl Rig {
     }
 
     fn alive(&self, clients: &[usize]) -> usize {
-        clients
-            .iter()
-            .filter(|&&index| self.peers[index].is_some())
-            .count()
+        clients.iter().filter(|&&index| self.peers[index].is_some()).count()
     }
 
     fn send(&mut self, index: usize) -> io::Result<()> {
-        let Some(Peer {
-            socket,
-            role: Role::Client { sent_at },
-            ..
-        }) = &mut self.peers[index]
-        else {
+        let Some(Peer { socket, role: Role::Client { sent_at }, .. }) = &mut self.peers[index] else {
             return Ok(());
         };
         *sent_at = Some(Instant::now());
@@ -299,9 +266,7 @@ impl Rig {
                     tally.errors += 1;
                 }
                 if let Some(at) = sent_at.take() {
-                    tally
-                        .latencies
-                        .push(u32::try_from(at.elapsed().as_micros()).unwrap_or(u32::MAX));
+                    tally.latencies.push(u32::try_from(at.elapsed().as_micros()).unwrap_or(u32::MAX));
                 }
                 peer.received.clear();
                 idle.push_back(index);

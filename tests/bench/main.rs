@@ -36,39 +36,26 @@ fn main() -> ExitCode {
     if let [verb, listen, upstream] = args.as_slice()
         && verb == "relay"
     {
-        let (listen, upstream) = (
-            listen.parse().expect("an address"),
-            upstream.parse().expect("an address"),
-        );
+        let (listen, upstream) = (listen.parse().expect("an address"), upstream.parse().expect("an address"));
         relay::run(listen, upstream).expect("the relay runs until it is killed");
         return ExitCode::SUCCESS;
     }
     match options(&args) {
         Ok(options) => bench(&options),
         Err(problem) => {
-            eprintln!(
-                "{problem}\nusage: plimsoll-bench [--rounds N] [--seconds S] [--idle N] [--only a,b] [--gate]"
-            );
+            eprintln!("{problem}\nusage: plimsoll-bench [--rounds N] [--seconds S] [--idle N] [--only a,b] [--gate]");
             ExitCode::from(2)
         }
     }
 }
 
 fn options(args: &[String]) -> Result<Options, String> {
-    let mut options = Options {
-        rounds: 5,
-        round_length: Duration::from_secs(2),
-        idle: 5_000,
-        only: None,
-        gate: false,
-    };
+    let mut options = Options { rounds: 5, round_length: Duration::from_secs(2), idle: 5_000, only: None, gate: false };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut number = || {
             let value = args.next().ok_or(format!("{arg} needs a number"))?;
-            value
-                .parse::<usize>()
-                .map_err(|error| format!("{arg} {value}: {error}"))
+            value.parse::<usize>().map_err(|error| format!("{arg} {value}: {error}"))
         };
         match arg.as_str() {
             "--rounds" => options.rounds = number()?.max(1),
@@ -76,9 +63,7 @@ fn options(args: &[String]) -> Result<Options, String> {
             "--idle" => options.idle = number()?,
             "--gate" => options.gate = true,
             "--only" => {
-                let names = args
-                    .next()
-                    .ok_or("--only needs names, separated by commas")?;
+                let names = args.next().ok_or("--only needs names, separated by commas")?;
                 options.only = Some(names.split(',').map(str::to_lowercase).collect());
             }
             other => return Err(format!("unknown argument {other}")),
@@ -90,15 +75,10 @@ fn options(args: &[String]) -> Result<Options, String> {
 fn bench(options: &Options) -> ExitCode {
     // Idle connections need one descriptor here and one in the proxy, which inherits the limit.
     let wanted = options.idle as u64 + 1_000;
-    let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
-        .expect("a limit");
+    let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).expect("a limit");
     let limit = most.max(wanted);
-    if nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, limit, limit)
-        .is_err()
-    {
-        eprintln!(
-            "the limit of {most} open files cannot be raised to {wanted}: fewer idle connections (--idle)"
-        );
+    if nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, limit, limit).is_err() {
+        eprintln!("the limit of {most} open files cannot be raised to {wanted}: fewer idle connections (--idle)");
         return ExitCode::from(2);
     }
     let core = usize::from(measure::pin(0) && std::thread::available_parallelism().is_ok());
@@ -114,11 +94,7 @@ fn bench(options: &Options) -> ExitCode {
     }
     for round in 0..=options.rounds {
         // The first round warms pools, caches and branch predictors; it is not counted.
-        let length = if round == 0 {
-            Duration::from_millis(300)
-        } else {
-            options.round_length
-        };
+        let length = if round == 0 { Duration::from_millis(300) } else { options.round_length };
         eprintln!("round {round} of {}", options.rounds);
         for (peer, row) in peers.iter().zip(&mut rows) {
             let saturated = cost(&mut rig, peer, Pace::Saturated, length);
@@ -129,11 +105,7 @@ fn bench(options: &Options) -> ExitCode {
             }
         }
     }
-    for (peer, row) in peers
-        .iter()
-        .zip(&mut rows)
-        .filter(|(peer, _)| peer.name != "relay")
-    {
+    for (peer, row) in peers.iter().zip(&mut rows).filter(|(peer, _)| peer.name != "relay") {
         let before = measure::pss_bytes(peer.pid);
         match rig.open_idle(peer.address, options.idle) {
             Ok(kept) => {
@@ -144,20 +116,11 @@ fn bench(options: &Options) -> ExitCode {
         }
     }
     let passed = report::print(&rows, options.idle);
-    if options.gate && !passed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    if options.gate && !passed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn start(options: &Options, rig: &Rig, core: usize, folder: &std::path::Path) -> Vec<Peer> {
-    let wanted = |name: &str| {
-        options
-            .only
-            .as_ref()
-            .is_none_or(|only| only.iter().any(|one| one == name))
-    };
+    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| only.iter().any(|one| one == name));
     let origin = rig.origin();
     let mut peers = Vec::new();
     // The relay is always there: ratios need their floor.
@@ -179,9 +142,7 @@ fn start(options: &Options, rig: &Rig, core: usize, folder: &std::path::Path) ->
 
 fn cost(rig: &mut Rig, peer: &Peer, pace: Pace, length: Duration) -> Cost {
     let before = measure::cpu_nanos(peer.pid);
-    let mut tally = rig
-        .run(peer.address, CONNECTIONS, pace, length)
-        .expect("the load can run");
+    let mut tally = rig.run(peer.address, CONNECTIONS, pace, length).expect("the load can run");
     let nanos = measure::cpu_nanos(peer.pid) - before;
     let calls = tally.answers.max(1) as f64;
     Cost {

@@ -9,11 +9,7 @@ fn tree(root: u32) -> Vec<u32> {
     while next < found.len() {
         let children = format!("/proc/{0}/task/{0}/children", found[next]);
         let children = fs::read_to_string(children).unwrap_or_default();
-        found.extend(
-            children
-                .split_whitespace()
-                .filter_map(|pid| pid.parse::<u32>().ok()),
-        );
+        found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
         next += 1;
     }
     found
@@ -29,11 +25,7 @@ pub fn cpu_nanos(root: u32) -> u64 {
         };
         for task in tasks.flatten() {
             let schedstat = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            sum += schedstat
-                .split_whitespace()
-                .next()
-                .and_then(|nanos| nanos.parse::<u64>().ok())
-                .unwrap_or(0);
+            sum += schedstat.split_whitespace().next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
         }
     }
     sum
@@ -41,37 +33,24 @@ pub fn cpu_nanos(root: u32) -> u64 {
 
 /// Bytes of memory of the tree in proportional share (PSS): what all its processes hold together, shared pages once.
 pub fn pss_bytes(root: u32) -> u64 {
-    tree(root)
-        .into_iter()
-        .map(|pid| kib(&format!("/proc/{pid}/smaps_rollup"), "Pss:") * 1024)
-        .sum()
+    tree(root).into_iter().map(|pid| kib(&format!("/proc/{pid}/smaps_rollup"), "Pss:") * 1024).sum()
 }
 
 /// Bytes of memory of the tree, resident (RSS): shared pages counted in each process.
 pub fn rss_bytes(root: u32) -> u64 {
-    tree(root)
-        .into_iter()
-        .map(|pid| kib(&format!("/proc/{pid}/status"), "VmRSS:") * 1024)
-        .sum()
+    tree(root).into_iter().map(|pid| kib(&format!("/proc/{pid}/status"), "VmRSS:") * 1024).sum()
 }
 
 fn kib(file: &str, field: &str) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(field))
-        .unwrap_or_default();
-    line.split_whitespace()
-        .next()
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(0)
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Binds the calling thread, and what it starts, to `core`; false where the machine does not let it.
 pub fn pin(core: usize) -> bool {
     let mut set = nix::sched::CpuSet::new();
-    set.set(core).is_ok()
-        && nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).is_ok()
+    set.set(core).is_ok() && nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).is_ok()
 }
 
 #[cfg(test)]

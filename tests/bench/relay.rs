@@ -42,18 +42,12 @@ pub fn run(listen: SocketAddr, upstream: SocketAddr) -> io::Result<()> {
                     halves.push(None);
                     halves.len() - 2
                 });
-                for (index, socket) in [downstream, TcpStream::connect(upstream)?]
-                    .into_iter()
-                    .enumerate()
-                {
+                for (index, socket) in [downstream, TcpStream::connect(upstream)?].into_iter().enumerate() {
                     socket.set_nonblocking(true)?;
                     socket.set_nodelay(true)?;
                     let token = (first + index) as u64;
                     epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
-                    halves[first + index] = Some(Half {
-                        socket,
-                        unsent: Vec::new(),
-                    });
+                    halves[first + index] = Some(Half { socket, unsent: Vec::new() });
                 }
                 continue;
             }
@@ -77,11 +71,7 @@ fn relay(
 ) -> io::Result<bool> {
     let (low, high) = halves.split_at_mut(from | 1);
     let (even, odd) = (&mut low[from & !1], &mut high[0]);
-    let (source, sink) = if from & 1 == 0 {
-        (even, odd)
-    } else {
-        (odd, even)
-    };
+    let (source, sink) = if from & 1 == 0 { (even, odd) } else { (odd, even) };
     let (Some(source), Some(sink)) = (source, sink) else {
         return Ok(true); // an event that was ready before its pair was closed
     };

@@ -36,14 +36,7 @@ pub struct Row {
 impl Row {
     /// No figures yet.
     pub fn new(name: &'static str) -> Row {
-        Row {
-            name,
-            saturated: Vec::new(),
-            fixed: Vec::new(),
-            at_rest: 0,
-            rss_at_rest: 0,
-            idle: None,
-        }
+        Row { name, saturated: Vec::new(), fixed: Vec::new(), at_rest: 0, rss_at_rest: 0, idle: None }
     }
 }
 
@@ -59,12 +52,7 @@ fn cpu(costs: &[Cost]) -> f64 {
 
 /// Ratios are taken within each round and then the median of them: what disturbed a round disturbed both.
 fn ratio(costs: &[Cost], to: &[Cost]) -> f64 {
-    median(
-        costs
-            .iter()
-            .zip(to)
-            .map(|(cost, base)| cost.cpu_micros / base.cpu_micros),
-    )
+    median(costs.iter().zip(to).map(|(cost, base)| cost.cpu_micros / base.cpu_micros))
 }
 
 /// The ratio to the better of nginx and HAProxy, in each round.
@@ -72,18 +60,9 @@ fn ratio_to_better(rows: &[Row], of: &Row, pick: fn(&Row) -> &[Cost]) -> f64 {
     let named = |name| rows.iter().find(|row| row.name == name).map(pick);
     let (nginx, haproxy) = (named("nginx"), named("HAProxy"));
     let better = |round: usize| {
-        [nginx, haproxy]
-            .into_iter()
-            .flatten()
-            .map(|costs| costs[round].cpu_micros)
-            .fold(f64::INFINITY, f64::min)
+        [nginx, haproxy].into_iter().flatten().map(|costs| costs[round].cpu_micros).fold(f64::INFINITY, f64::min)
     };
-    median(
-        pick(of)
-            .iter()
-            .enumerate()
-            .map(|(round, cost)| cost.cpu_micros / better(round)),
-    )
+    median(pick(of).iter().enumerate().map(|(round, cost)| cost.cpu_micros / better(round)))
 }
 
 /// Prints everything; true when plimsoll is within its gates (or was not measured).
@@ -92,10 +71,7 @@ pub fn print(rows: &[Row], idle_connections: usize) -> bool {
     let fixed: fn(&Row) -> &[Cost] = |row| &row.fixed;
     let floor = &rows[0];
     for (title, pick) in [("saturated", saturated), ("2,000 requests/s", fixed)] {
-        println!(
-            "\nHTTP/1.1 keep-alive, 64 connections, {title}: medians of {} rounds",
-            floor.saturated.len()
-        );
+        println!("\nHTTP/1.1 keep-alive, 64 connections, {title}: medians of {} rounds", floor.saturated.len());
         println!(
             "{:10} {:>10} {:>8} {:>10} {:>9} {:>8} {:>8} {:>7} {:>6}",
             "", "us CPU/req", "x floor", "x better*", "req/s", "p50 us", "p99 us", "errors", "late"
@@ -117,61 +93,26 @@ pub fn print(rows: &[Row], idle_connections: usize) -> bool {
         }
     }
     println!("\nMemory of all processes of each");
-    println!(
-        "{:10} {:>12} {:>12} {:>22}",
-        "", "rest, PSS", "rest, RSS", "per idle connection**"
-    );
+    println!("{:10} {:>12} {:>12} {:>22}", "", "rest, PSS", "rest, RSS", "per idle connection**");
     for row in rows {
-        let idle = row
-            .idle
-            .map_or("-".to_owned(), |bytes| format!("{bytes:.0} B"));
+        let idle = row.idle.map_or("-".to_owned(), |bytes| format!("{bytes:.0} B"));
         let mib = |bytes: u64| format!("{:.2} MB", bytes as f64 / 1e6);
-        println!(
-            "{:10} {:>12} {:>12} {:>22}",
-            row.name,
-            mib(row.at_rest),
-            mib(row.rss_at_rest),
-            idle
-        );
+        println!("{:10} {:>12} {:>12} {:>22}", row.name, mib(row.at_rest), mib(row.rss_at_rest), idle);
     }
     println!("late: requests that came due while every connection was busy");
     println!("*  the better of nginx and HAProxy in the same round");
-    println!(
-        "** growth of PSS over {idle_connections} keep-alive connections that made one request each"
-    );
-    rows.iter()
-        .find(|row| row.name == "plimsoll")
-        .is_none_or(|own| gates(rows, own))
+    println!("** growth of PSS over {idle_connections} keep-alive connections that made one request each");
+    rows.iter().find(|row| row.name == "plimsoll").is_none_or(|own| gates(rows, own))
 }
 
 fn gates(rows: &[Row], own: &Row) -> bool {
     let floor = &rows[0];
     let figures = [
-        (
-            "CPU saturated, x floor",
-            ratio(&own.saturated, &floor.saturated),
-            1.25,
-        ),
-        (
-            "CPU saturated, x better of nginx and HAProxy",
-            ratio_to_better(rows, own, |row| &row.saturated),
-            0.85,
-        ),
-        (
-            "CPU at 2,000/s, x floor",
-            ratio(&own.fixed, &floor.fixed),
-            1.25,
-        ),
-        (
-            "CPU at 2,000/s, x better of nginx and HAProxy",
-            ratio_to_better(rows, own, |row| &row.fixed),
-            0.85,
-        ),
-        (
-            "bytes per idle connection",
-            own.idle.unwrap_or(f64::NAN),
-            2048.0,
-        ),
+        ("CPU saturated, x floor", ratio(&own.saturated, &floor.saturated), 1.25),
+        ("CPU saturated, x better of nginx and HAProxy", ratio_to_better(rows, own, |row| &row.saturated), 0.85),
+        ("CPU at 2,000/s, x floor", ratio(&own.fixed, &floor.fixed), 1.25),
+        ("CPU at 2,000/s, x better of nginx and HAProxy", ratio_to_better(rows, own, |row| &row.fixed), 0.85),
+        ("bytes per idle connection", own.idle.unwrap_or(f64::NAN), 2048.0),
         ("MB at rest (RSS)", own.rss_at_rest as f64 / 1e6, 8.0),
     ];
     println!("\nGates for plimsoll, with policy and metrics on");
@@ -179,11 +120,7 @@ fn gates(rows: &[Row], own: &Row) -> bool {
     for (what, measured, gate) in figures {
         let within = measured <= gate;
         passed &= within;
-        println!(
-            "{:48} {measured:>9.2}  at most {gate:>7.2}  {}",
-            what,
-            if within { "ok" } else { "MISSED" }
-        );
+        println!("{:48} {measured:>9.2}  at most {gate:>7.2}  {}", what, if within { "ok" } else { "MISSED" });
     }
     passed
 }

@@ -15,10 +15,7 @@ pub fn own_loopback() -> Ipv4Addr {
 /// A fresh address on [`own_loopback`]. Its port is below the range from which the kernel hands out ports, so no
 /// server that bound port 0 has the same one.
 pub fn reserve() -> SocketAddr {
-    SocketAddr::new(
-        IpAddr::V4(own_loopback()),
-        NEXT_PORT.fetch_add(1, Ordering::Relaxed),
-    )
+    SocketAddr::new(IpAddr::V4(own_loopback()), NEXT_PORT.fetch_add(1, Ordering::Relaxed))
 }
 
 #[cfg(test)]

@@ -27,14 +27,9 @@ impl Admin {
     /// When there is none.
     pub fn token(&self) -> String {
         let default = self.state.join("admin.token");
-        let keyed = self
-            .state
-            .join(format!("admin-{}.token", self.address.port()));
+        let keyed = self.state.join(format!("admin-{}.token", self.address.port()));
         let token = std::fs::read_to_string(&keyed).or_else(|_| std::fs::read_to_string(&default));
-        token
-            .unwrap_or_else(|error| panic!("no token in {}: {error}", self.state.display()))
-            .trim()
-            .to_owned()
+        token.unwrap_or_else(|error| panic!("no token in {}: {error}", self.state.display())).trim().to_owned()
     }
 
     /// One request with the token.
@@ -57,8 +52,7 @@ impl Admin {
     pub fn json(&self, path: &str) -> Value {
         let answer = self.request("GET", path, "");
         assert_eq!(answer.status, 200, "{path}: {answer}");
-        serde_json::from_slice(&answer.body)
-            .unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
+        serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
     }
 
     /// `/status`.
@@ -72,12 +66,8 @@ impl Admin {
     pub fn dependency(&self, name: &str) -> Value {
         let status = self.status();
         let full = format!("shop/{name}");
-        let found = status["dependencies"]
-            .as_array()
-            .and_then(|all| all.iter().find(|one| one["policy"] == full));
-        found
-            .unwrap_or_else(|| panic!("status knows no {full}: {status:#}"))
-            .clone()
+        let found = status["dependencies"].as_array().and_then(|all| all.iter().find(|one| one["policy"] == full));
+        found.unwrap_or_else(|| panic!("status knows no {full}: {status:#}")).clone()
     }
 
     /// The state of the first breaker of the dependency `shop/NAME`.
@@ -85,18 +75,13 @@ impl Admin {
     pub fn circuit(&self, name: &str) -> String {
         let dependency = self.dependency(name);
         let state = dependency["circuits"][0]["state"].as_str();
-        state
-            .unwrap_or_else(|| panic!("{name} has no breaker: {dependency:#}"))
-            .to_owned()
+        state.unwrap_or_else(|| panic!("{name} has no breaker: {dependency:#}")).to_owned()
     }
 
     /// Puts policy; the status and what the proxy said of it.
     pub fn put_policy(&self, text: &str) -> (u16, Value) {
         let answer = self.request("PUT", "/policy", text);
-        (
-            answer.status,
-            serde_json::from_slice(&answer.body).unwrap_or(Value::Null),
-        )
+        (answer.status, serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
     }
 
     /// The value of one sample of `/metrics`: the sum of all series of `name` that carry every one of `labels`.
@@ -105,17 +90,11 @@ impl Admin {
         let answer = self.request("GET", "/metrics", "");
         assert_eq!(answer.status, 200, "{answer}");
         let text = String::from_utf8_lossy(&answer.body).into_owned();
-        let wanted: Vec<String> = labels
-            .iter()
-            .map(|(label, value)| format!("{label}=\"{value}\""))
-            .collect();
+        let wanted: Vec<String> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
         text.lines()
             .filter(|line| line.split(['{', ' ']).next() == Some(name))
             .filter(|line| wanted.iter().all(|label| line.contains(label.as_str())))
-            .filter_map(|line| {
-                line.rsplit_once(' ')
-                    .and_then(|(_, value)| value.parse::<f64>().ok())
-            })
+            .filter_map(|line| line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok()))
             .sum()
     }
 }

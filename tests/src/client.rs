@@ -38,6 +38,11 @@ pub enum Failure {
         /// Bytes of body that had arrived.
         body: Vec<u8>,
     },
+    /// Nothing more came, and the connection did not end either.
+    Stalled {
+        /// What had arrived; 0 before the head.
+        status: u16,
+    },
     /// It is not HTTP.
     Nonsense(String),
 }
@@ -55,15 +60,8 @@ impl Response {
 
     /// One `key=value` of the details of `Proxy-Status`.
     pub fn detail(&self, key: &str) -> Option<&str> {
-        let details = self
-            .field("proxy-status")?
-            .split_once("details=\"")?
-            .1
-            .split('"')
-            .next()?;
-        details
-            .split(' ')
-            .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+        let details = self.field("proxy-status")?.split_once("details=\"")?.1.split('"').next()?;
+        details.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
     }
 
     /// The body as text.
@@ -73,9 +71,7 @@ impl Response {
 
     /// Whether the connection may carry another request.
     pub fn keeps_alive(&self) -> bool {
-        !self
-            .field("connection")
-            .is_some_and(|value| value.to_ascii_lowercase().contains("close"))
+        !self.field("connection").is_some_and(|value| value.to_ascii_lowercase().contains("close"))
     }
 }
 
@@ -90,16 +86,14 @@ impl fmt::Display for Response {
 }
 
 fn find<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    fields
-        .iter()
-        .find(|(field, _)| field.eq_ignore_ascii_case(name))
-        .map(|(_, value)| value.as_str())
+    fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
 /// One connection.
 pub struct Client {
     stream: TcpStream,
     received: Vec<u8>,
+    stalled: bool,
 }
 
 impl Client {
@@ -109,8 +103,7 @@ impl Client {
     /// When nobody listens; [`Client::try_connect`] does not.
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Client {
-        Client::try_connect(address)
-            .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
+        Client::try_connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
     }
 
     /// Connects, or says why not.
@@ -118,10 +111,7 @@ impl Client {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Client {
-            stream,
-            received: Vec::new(),
-        })
+        Ok(Client { stream, received: Vec::new(), stalled: false })
     }
 
     /// The socket.
@@ -145,15 +135,8 @@ impl Client {
     /// # Panics
     /// When there is no whole answer; [`Client::try_call`] does not.
     #[track_caller]
-    pub fn call(
-        &mut self,
-        method: &str,
-        target: &str,
-        fields: &[(&str, &str)],
-        body: &[u8],
-    ) -> Response {
-        self.try_call(method, target, fields, body)
-            .unwrap_or_else(|failure| panic!("{method} {target}: {failure:?}"))
+    pub fn call(&mut self, method: &str, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Response {
+        self.try_call(method, target, fields, body).unwrap_or_else(|failure| panic!("{method} {target}: {failure:?}"))
     }
 
     /// Makes one request and reads its answer. `Content-Length` and `Host` are added where `fields` lacks them and
@@ -197,11 +180,7 @@ impl Client {
     /// Reads the head of an answer: its status and fields.
     pub fn read_head(&mut self) -> Result<(u16, Vec<(String, String)>), Failure> {
         let end = loop {
-            if let Some(end) = self
-                .received
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n")
-            {
+            if let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") {
                 break end + 4;
             }
             match self.fill() {
@@ -210,10 +189,7 @@ impl Client {
                 }
                 Err(error) if self.received.is_empty() => return Err(Failure::NoAnswer(error)),
                 Ok(0) | Err(_) => {
-                    return Err(Failure::Cut {
-                        status: 0,
-                        body: Vec::new(),
-                    });
+                    return Err(self.cut(0, Vec::new()));
                 }
                 Ok(_) => {}
             }
@@ -222,15 +198,8 @@ impl Client {
         let text = String::from_utf8_lossy(&head).into_owned();
         let nonsense = || Failure::Nonsense(text.clone());
         let mut lines = text.trim_end().split("\r\n");
-        let start = lines
-            .next()
-            .filter(|line| line.starts_with("HTTP/1."))
-            .ok_or_else(nonsense)?;
-        let status = start
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.parse().ok())
-            .ok_or_else(nonsense)?;
+        let start = lines.next().filter(|line| line.starts_with("HTTP/1.")).ok_or_else(nonsense)?;
+        let status = start.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(nonsense)?;
         Ok((status, parse_fields(lines).ok_or_else(nonsense)?))
     }
 
@@ -241,20 +210,11 @@ impl Client {
         bodiless: bool,
         interim: Vec<u16>,
     ) -> Result<Response, Failure> {
-        let mut response = Response {
-            status,
-            fields,
-            body: Vec::new(),
-            interim,
-            trailers: Vec::new(),
-            chunked: false,
-        };
+        let mut response = Response { status, fields, body: Vec::new(), interim, trailers: Vec::new(), chunked: false };
         if bodiless || status == 204 || status == 304 {
             return Ok(response);
         }
-        let chunked = response
-            .field("transfer-encoding")
-            .is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
+        let chunked = response.field("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
         let length = response.field("content-length").map(str::to_owned);
         if chunked {
             response.chunked = true;
@@ -263,16 +223,11 @@ impl Client {
         let Some(length) = length else {
             return self.read_to_end(response);
         };
-        let length: usize = length
-            .parse()
-            .map_err(|_| Failure::Nonsense(length.clone()))?;
+        let length: usize = length.parse().map_err(|_| Failure::Nonsense(length.clone()))?;
         while self.received.len() < length {
             match self.fill() {
                 Ok(0) | Err(_) => {
-                    return Err(Failure::Cut {
-                        status,
-                        body: std::mem::take(&mut self.received),
-                    });
+                    return Err(self.cut_in_buffer(status));
                 }
                 Ok(_) => {}
             }
@@ -287,10 +242,7 @@ impl Client {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(_) => {
-                    return Err(Failure::Cut {
-                        status: response.status,
-                        body: std::mem::take(&mut self.received),
-                    });
+                    return Err(self.cut_in_buffer(response.status));
                 }
             }
         }
@@ -302,26 +254,17 @@ impl Client {
         loop {
             let status = response.status;
             let Some(line) = self.line() else {
-                return Err(Failure::Cut {
-                    status,
-                    body: response.body,
-                });
+                return Err(self.cut(status, response.body));
             };
             let size = line.split(';').next().unwrap_or_default().trim();
-            let size =
-                usize::from_str_radix(size, 16).map_err(|_| Failure::Nonsense(line.clone()))?;
+            let size = usize::from_str_radix(size, 16).map_err(|_| Failure::Nonsense(line.clone()))?;
             if size == 0 {
                 break;
             }
             while self.received.len() < size + 2 {
                 if !matches!(self.fill(), Ok(1..)) {
-                    response
-                        .body
-                        .extend_from_slice(&self.received[..self.received.len().min(size)]);
-                    return Err(Failure::Cut {
-                        status,
-                        body: response.body,
-                    });
+                    response.body.extend_from_slice(&self.received[..self.received.len().min(size)]);
+                    return Err(self.cut(status, response.body));
                 }
             }
             response.body.extend(self.received.drain(..size));
@@ -331,10 +274,7 @@ impl Client {
         loop {
             match self.line() {
                 None => {
-                    return Err(Failure::Cut {
-                        status: response.status,
-                        body: response.body,
-                    });
+                    return Err(self.cut(response.status, response.body));
                 }
                 Some(line) if line.is_empty() => break,
                 Some(line) => lines.push(line),
@@ -362,18 +302,11 @@ impl Client {
     /// When it sends something instead, or does neither in time.
     #[track_caller]
     pub fn expect_closed(&mut self) {
-        assert!(
-            self.received.is_empty(),
-            "bytes after the answer: {:?}",
-            String::from_utf8_lossy(&self.received)
-        );
+        assert!(self.received.is_empty(), "bytes after the answer: {:?}", String::from_utf8_lossy(&self.received));
         match self.fill() {
             Ok(0) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-            Ok(_) => panic!(
-                "expected the end, got {:?}",
-                String::from_utf8_lossy(&self.received)
-            ),
+            Ok(_) => panic!("expected the end, got {:?}", String::from_utf8_lossy(&self.received)),
             Err(error) => panic!("expected the end, got {error}"),
         }
     }
@@ -381,9 +314,21 @@ impl Client {
     /// Reads at least one byte more, raw; 0 at the end. What arrived is in [`Client::raw`].
     pub fn fill(&mut self) -> io::Result<usize> {
         let mut buffer = [0u8; 16 * 1024];
-        let count = self.stream.read(&mut buffer)?;
+        let count = self.stream.read(&mut buffer).inspect_err(|error| {
+            self.stalled = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        })?;
         self.received.extend_from_slice(&buffer[..count]);
         Ok(count)
+    }
+
+    /// What an answer came to that did not end as it should: silence is no end.
+    fn cut(&self, status: u16, body: Vec<u8>) -> Failure {
+        if self.stalled { Failure::Stalled { status } } else { Failure::Cut { status, body } }
+    }
+
+    fn cut_in_buffer(&mut self, status: u16) -> Failure {
+        let body = std::mem::take(&mut self.received);
+        self.cut(status, body)
     }
 
     /// Bytes received and not yet understood.
@@ -394,11 +339,7 @@ impl Client {
 
 /// The bytes of a request.
 pub fn request(method: &str, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let has = |name: &str| {
-        fields
-            .iter()
-            .any(|(field, _)| field.eq_ignore_ascii_case(name))
-    };
+    let has = |name: &str| fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name));
     let mut head = format!("{method} {target} HTTP/1.1\r\n");
     if !has("host") {
         head.push_str("Host: test.internal\r\n");
@@ -417,10 +358,5 @@ pub fn request(method: &str, target: &str, fields: &[(&str, &str)], body: &[u8])
 }
 
 fn parse_fields<'a>(lines: impl Iterator<Item = &'a str>) -> Option<Vec<(String, String)>> {
-    lines
-        .map(|line| {
-            line.split_once(':')
-                .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
-        })
-        .collect()
+    lines.map(|line| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()))).collect()
 }

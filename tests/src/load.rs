@@ -60,21 +60,12 @@ pub struct Ask {
 impl Ask {
     /// `GET /`.
     pub fn get() -> Ask {
-        Ask {
-            method: "GET",
-            target: "/".to_owned(),
-            fields: Vec::new(),
-            body: Vec::new(),
-        }
+        Ask { method: "GET", target: "/".to_owned(), fields: Vec::new(), body: Vec::new() }
     }
 
     /// `POST /` with a small body.
     pub fn post() -> Ask {
-        Ask {
-            method: "POST",
-            body: b"{}".to_vec(),
-            ..Ask::get()
-        }
+        Ask { method: "POST", body: b"{}".to_vec(), ..Ask::get() }
     }
 
     /// With one more field.
@@ -84,11 +75,7 @@ impl Ask {
     }
 
     fn make(&self, client: &mut Client) -> Result<Response, Failure> {
-        let fields: Vec<(&str, &str)> = self
-            .fields
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
+        let fields: Vec<(&str, &str)> = self.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         client.try_call(self.method, &self.target, &fields, &self.body)
     }
 }
@@ -108,26 +95,17 @@ impl Load {
         let answers = Arc::new(AtomicUsize::new(0));
         let tally = Arc::new(Mutex::new(Tally::default()));
         let spawn = |_| {
-            let (stop, answers, tally, ask) =
-                (stop.clone(), answers.clone(), tally.clone(), ask.clone());
+            let (stop, answers, tally, ask) = (stop.clone(), answers.clone(), tally.clone(), ask.clone());
             std::thread::Builder::new()
                 .stack_size(256 * 1024)
                 .spawn(move || {
                     let own = call_until(address, &ask, &stop, &answers);
-                    merge(
-                        &mut tally.lock().unwrap_or_else(PoisonError::into_inner),
-                        own,
-                    );
+                    merge(&mut tally.lock().unwrap_or_else(PoisonError::into_inner), own);
                 })
                 .expect("a thread can be started")
         };
         let callers = (0..callers).map(spawn).collect();
-        Load {
-            stop,
-            answers,
-            tally,
-            callers,
-        }
+        Load { stop, answers, tally, callers }
     }
 
     /// Answers so far.
@@ -139,9 +117,7 @@ impl Load {
     #[track_caller]
     pub fn wait_for_more(&self, more: usize) {
         let wanted = self.answers() + more;
-        crate::eventually("more calls are answered", || {
-            self.answers() >= wanted || self.ended()
-        });
+        crate::eventually("more calls are answered", || self.answers() >= wanted || self.ended());
     }
 
     /// Whether every caller has stopped by itself, as they do when nobody listens any more.
@@ -204,10 +180,7 @@ pub fn at_once(address: SocketAddr, callers: usize, ask: &Ask) -> Vec<Result<Res
             .expect("a thread can be started")
     };
     let callers: Vec<_> = (0..callers).map(call).collect();
-    callers
-        .into_iter()
-        .map(|caller| caller.join().expect("callers do not panic"))
-        .collect()
+    callers.into_iter().map(|caller| caller.join().expect("callers do not panic")).collect()
 }
 
 fn merge(into: &mut Tally, from: Tally) {

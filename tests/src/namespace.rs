@@ -26,11 +26,7 @@ impl Namespace {
             unshare(CloneFlags::CLONE_NEWNET).expect("root can make a network namespace");
             File::open("/proc/thread-self/ns/net").expect("a thread has a network namespace")
         };
-        let namespace = Namespace {
-            handle: std::thread::spawn(make)
-                .join()
-                .expect("the namespace was made"),
-        };
+        let namespace = Namespace { handle: std::thread::spawn(make).join().expect("the namespace was made") };
         namespace.sh("ip link set lo up");
         namespace
     }
@@ -39,13 +35,10 @@ impl Namespace {
     pub fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
-                setns(&self.handle, CloneFlags::CLONE_NEWNET)
-                    .expect("root can enter its own namespace");
+                setns(&self.handle, CloneFlags::CLONE_NEWNET).expect("root can enter its own namespace");
                 body()
             });
-            inside
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -57,32 +50,15 @@ impl Namespace {
         let mut words = line.split_whitespace();
         let program = require_program(words.next().expect("a program"));
         let words: Vec<&str> = words.collect();
-        let output = self.run(|| {
-            Command::new(program)
-                .args(words)
-                .output()
-                .expect("it can be started")
-        });
-        assert!(
-            output.status.success(),
-            "{line}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let output = self.run(|| Command::new(program).args(words).output().expect("it can be started"));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Joins two namespaces by a pair of interfaces, each with an IPv4 and an IPv6 address.
     pub fn join(&self, own: &str, own6: &str, other: &Namespace, others: &str, others6: &str) {
-        let target = format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            other.handle.as_raw_fd()
-        );
-        self.sh(&format!(
-            "ip link add eth0 type veth peer name eth1 netns {target}"
-        ));
-        for (side, interface, v4, v6) in
-            [(self, "eth0", own, own6), (other, "eth1", others, others6)]
-        {
+        let target = format!("/proc/{}/fd/{}", std::process::id(), other.handle.as_raw_fd());
+        self.sh(&format!("ip link add eth0 type veth peer name eth1 netns {target}"));
+        for (side, interface, v4, v6) in [(self, "eth0", own, own6), (other, "eth1", others, others6)] {
             side.sh(&format!("ip addr add {v4}/24 dev {interface}"));
             side.sh(&format!("ip -6 addr add {v6}/64 dev {interface} nodad"));
             side.sh(&format!("ip link set {interface} up"));
@@ -105,15 +81,8 @@ pub fn as_root(body: impl FnOnce()) {
         return body();
     }
     let me = std::env::current_exe().expect("a process knows its own path");
-    let name = std::thread::current()
-        .name()
-        .expect("a test's thread has its name")
-        .to_owned();
-    let status = Command::new("sudo")
-        .args(["-n", "-E"])
-        .arg(me)
-        .args(["--exact", &name, "--nocapture"])
-        .status();
+    let name = std::thread::current().name().expect("a test's thread has its name").to_owned();
+    let status = Command::new("sudo").args(["-n", "-E"]).arg(me).args(["--exact", &name, "--nocapture"]).status();
     assert!(
         status.as_ref().is_ok_and(std::process::ExitStatus::success),
         "namespaces need root, or sudo without a password: {status:?}"

@@ -33,9 +33,7 @@ impl Lines {
                 if output.lines.len() == KEPT_LINES {
                     output.lines.pop_front();
                 }
-                output
-                    .lines
-                    .push_back(String::from_utf8_lossy(&line).into_owned());
+                output.lines.push_back(String::from_utf8_lossy(&line).into_owned());
                 changed.notify_all();
             }
             output.lock().expect("no panic under this lock").ended = true;
@@ -55,22 +53,12 @@ impl Lines {
             if output.ended || left.is_zero() {
                 return None;
             }
-            output = changed
-                .wait_timeout(output, left)
-                .expect("no panic under this lock")
-                .0;
+            output = changed.wait_timeout(output, left).expect("no panic under this lock").0;
         }
     }
 
     fn all(&self) -> Vec<String> {
-        self.0
-            .0
-            .lock()
-            .expect("no panic under this lock")
-            .lines
-            .iter()
-            .cloned()
-            .collect()
+        self.0.0.lock().expect("no panic under this lock").lines.iter().cloned().collect()
     }
 }
 
@@ -92,23 +80,11 @@ impl Process {
     pub fn start(command: &mut Command) -> Process {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
         let (stdout, stderr) = (Lines::default(), Lines::default());
-        stdout
-            .clone()
-            .collect(child.stdout.take().expect("stdout is piped"));
-        stderr
-            .clone()
-            .collect(child.stderr.take().expect("stderr is piped"));
-        Process {
-            child,
-            name,
-            stdout,
-            stderr,
-            exited: None,
-        }
+        stdout.clone().collect(child.stdout.take().expect("stdout is piped"));
+        stderr.clone().collect(child.stderr.take().expect("stderr is piped"));
+        Process { child, name, stdout, stderr, exited: None }
     }
 
     /// Process id.
@@ -133,11 +109,7 @@ impl Process {
 
     /// Everything kept of both outputs, for a message.
     pub fn output(&self) -> String {
-        format!(
-            "{}\n{}",
-            self.stdout.all().join("\n"),
-            self.stderr.all().join("\n")
-        )
+        format!("{}\n{}", self.stdout.all().join("\n"), self.stderr.all().join("\n"))
     }
 
     /// Sends `signal` to the child and to nobody else.
@@ -149,10 +121,7 @@ impl Process {
     /// The exit status, if it has ended.
     pub fn poll_exit(&mut self) -> Option<ExitStatus> {
         if self.exited.is_none() {
-            self.exited = self
-                .child
-                .try_wait()
-                .expect("our own child can be waited for");
+            self.exited = self.child.try_wait().expect("our own child can be waited for");
         }
         self.exited
     }
@@ -168,12 +137,7 @@ impl Process {
             if let Some(status) = self.poll_exit() {
                 return status;
             }
-            assert!(
-                Instant::now() < end,
-                "{} did not end within {patience:?}\n{}",
-                self.name,
-                self.output()
-            );
+            assert!(Instant::now() < end, "{} did not end within {patience:?}\n{}", self.name, self.output());
             std::thread::park_timeout(Duration::from_millis(5));
         }
     }
@@ -186,12 +150,7 @@ impl Drop for Process {
             let _ = self.child.wait();
         }
         if std::thread::panicking() {
-            eprintln!(
-                "--- {} (pid {}) said:\n{}\n---",
-                self.name,
-                self.child.id(),
-                self.output()
-            );
+            eprintln!("--- {} (pid {}) said:\n{}\n---", self.name, self.child.id(), self.output());
         }
     }
 }
@@ -201,9 +160,7 @@ pub fn on_core(command: &mut Command, core: usize) -> &mut Command {
     let bind = move || {
         let mut set = nix::sched::CpuSet::new();
         // A machine that forbids it gives less even numbers, not wrong ones.
-        let _ = set
-            .set(core)
-            .and_then(|()| nix::sched::sched_setaffinity(Pid::from_raw(0), &set));
+        let _ = set.set(core).and_then(|()| nix::sched::sched_setaffinity(Pid::from_raw(0), &set));
         Ok(())
     };
     // SAFETY: between fork and exec only one system call is made, on memory of the closure's own.
@@ -214,10 +171,7 @@ pub fn on_core(command: &mut Command, core: usize) -> &mut Command {
 pub fn find_program(program: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin", "/usr/bin"].map(std::path::PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(system)
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// The path of `program`.

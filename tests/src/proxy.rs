@@ -95,13 +95,9 @@ impl Setup {
         let (mut process, folder, policy_file) = self.spawn();
         let Some(line) = process.stdout_line(PATIENCE, |line| line.contains("\"ready\"")) else {
             let status = process.poll_exit();
-            panic!(
-                "the proxy did not become ready ({status:?}):\n{}",
-                process.output()
-            );
+            panic!("the proxy did not become ready ({status:?}):\n{}", process.output());
         };
-        let ready: Value =
-            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
         let address = |key: &str| listener(&ready, key);
         Proxy {
             inbound: address("inbound"),
@@ -128,17 +124,10 @@ impl Setup {
         let policy_file = folder.path().join("policy.yaml");
         let mut command = Command::new(self.program(folder.path()));
         // What the machine's user has set must not reach a test.
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PLIMSOLL_"))
-        {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PLIMSOLL_")) {
             command.env_remove(name);
         }
-        command.args([
-            "--workers",
-            &self.workers.to_string(),
-            "--namespace",
-            "shop",
-        ]);
+        command.args(["--workers", &self.workers.to_string(), "--namespace", "shop"]);
         command.arg("--state-dir").arg(folder.path().join("state"));
         for listener in ["--inbound", "--outbound", "--admin", "--health"] {
             if !self.default_listeners && !self.args.iter().any(|arg| arg == listener) {
@@ -169,8 +158,7 @@ impl Setup {
         };
         let copy = folder.join("plimsoll-proxy");
         std::fs::copy(binary(), &copy).expect("the binary can be copied");
-        std::os::unix::fs::chown(folder, Some(user), Some(user))
-            .expect("root can give a folder away");
+        std::os::unix::fs::chown(folder, Some(user), Some(user)).expect("root can give a folder away");
         copy
     }
 }
@@ -188,8 +176,7 @@ fn limit_open_files(command: &mut Command, limit: u64) {
 fn listener(ready: &Value, key: &str) -> SocketAddr {
     let value = ready[key].as_str().or_else(|| ready[key][0].as_str());
     let text = value.unwrap_or_else(|| panic!("the ready line names no {key}: {ready}"));
-    text.parse()
-        .unwrap_or_else(|error| panic!("{text}: {error}"))
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 /// The binary under test: `PLIMSOLL_TEST_PROXY`, else beside the running test.
@@ -208,15 +195,8 @@ fn program(name: &str, variable: &str) -> PathBuf {
     }
     let me = std::env::current_exe().expect("a process knows its own path");
     // Tests run from target/PROFILE/deps, other binaries from target/PROFILE.
-    let found = me
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file());
-    found.unwrap_or_else(|| {
-        panic!("{name} is not built: `make test` does, or set {variable} to a binary")
-    })
+    let found = me.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not built: `make test` does, or set {variable} to a binary"))
 }
 
 /// A running proxy. Dropped, it is killed.

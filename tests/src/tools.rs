@@ -12,9 +12,7 @@ const LONG: Duration = Duration::from_secs(90);
 
 /// A script of `tests/peers`.
 pub fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("peers")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name)
 }
 
 /// A command that runs a script of `tests/peers` by what its name ends with.
@@ -23,11 +21,7 @@ pub fn script(name: &str) -> PathBuf {
 /// When its interpreter is missing; `make setup` installs it.
 #[track_caller]
 pub fn script_command(name: &str) -> Command {
-    let interpreter = if name.ends_with(".py") {
-        python()
-    } else {
-        require_program("node")
-    };
+    let interpreter = if name.ends_with(".py") { python() } else { require_program("node") };
     let mut command = Command::new(interpreter);
     command.arg(script(name));
     command
@@ -39,11 +33,7 @@ fn python() -> PathBuf {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv");
     let venv = std::env::var_os("PLIMSOLL_TEST_VENV").map_or(default, PathBuf::from);
     let python = venv.join("bin/python");
-    assert!(
-        python.is_file(),
-        "{} is missing: run `make setup`",
-        python.display()
-    );
+    assert!(python.is_file(), "{} is missing: run `make setup`", python.display());
     python
 }
 
@@ -78,13 +68,7 @@ pub struct Server {
 pub fn serve(name: &str) -> Server {
     let process = Process::start(&mut script_command(name));
     let line = process.stdout_line(crate::PATIENCE, |line| line.starts_with("port "));
-    let port = line
-        .as_deref()
-        .and_then(|line| line.strip_prefix("port "))
-        .and_then(|port| port.trim().parse().ok());
+    let port = line.as_deref().and_then(|line| line.strip_prefix("port ")).and_then(|port| port.trim().parse().ok());
     let port: u16 = port.unwrap_or_else(|| panic!("{name} printed no port:\n{}", process.output()));
-    Server {
-        address: SocketAddr::from(([127, 0, 0, 1], port)),
-        _process: process,
-    }
+    Server { address: SocketAddr::from(([127, 0, 0, 1], port)), _process: process }
 }

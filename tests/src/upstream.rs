@@ -35,10 +35,7 @@ pub struct Request {
 impl Request {
     /// The first field called `name`.
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.fields
-            .iter()
-            .find(|(field, _)| field.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
+        self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
@@ -73,10 +70,7 @@ pub fn ok(body: &str) -> Script {
 
 /// A whole answer, in one write.
 pub fn answer(status: u16, fields: &[(&str, &str)], body: &str) -> Script {
-    let mut text = format!(
-        "HTTP/1.1 {status} Some\r\nContent-Length: {}\r\n",
-        body.len()
-    );
+    let mut text = format!("HTTP/1.1 {status} Some\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in fields {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -165,11 +159,8 @@ impl Upstream {
         wants_body: bool,
         handler: impl Fn(&Request) -> Script + Send + Sync + 'static,
     ) -> Upstream {
-        let listener = TcpListener::bind(address)
-            .unwrap_or_else(|error| panic!("cannot bind {address}: {error}"));
-        let address = listener
-            .local_addr()
-            .expect("a bound listener has an address");
+        let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("cannot bind {address}: {error}"));
+        let address = listener.local_addr().expect("a bound listener has an address");
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
             wants_body,
@@ -216,20 +207,12 @@ impl Upstream {
 
     /// The requests so far.
     pub fn seen(&self) -> Vec<Request> {
-        self.shared
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Closes connections that have waited this long for a request.
     pub fn close_idle_after(&self, idle: Duration) {
-        *self
-            .shared
-            .close_idle_after
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(idle);
+        *self.shared.close_idle_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(idle);
     }
 
     /// Waits for the request number `count` (1 = the first).
@@ -238,21 +221,10 @@ impl Upstream {
     /// When it does not come.
     #[track_caller]
     pub fn wait_for_requests(&self, count: usize) {
-        let seen = self
-            .shared
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let enough = self
-            .shared
-            .changed
-            .wait_timeout_while(seen, crate::PATIENCE, |_| self.requests() < count);
+        let seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let enough = self.shared.changed.wait_timeout_while(seen, crate::PATIENCE, |_| self.requests() < count);
         let (_seen, waited) = enough.unwrap_or_else(PoisonError::into_inner);
-        assert!(
-            !waited.timed_out(),
-            "only {} of {count} requests came",
-            self.requests()
-        );
+        assert!(!waited.timed_out(), "only {} of {count} requests came", self.requests());
     }
 }
 
@@ -274,20 +246,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let shared = shared.clone();
         let serve = move || {
             shared.counts.open.fetch_add(1, Ordering::SeqCst);
-            let mut connection = Connection {
-                stream,
-                shared: shared.clone(),
-                received: Vec::new(),
-                number,
-            };
+            let mut connection = Connection { stream, shared: shared.clone(), received: Vec::new(), number };
             connection.serve();
             shared.counts.open.fetch_sub(1, Ordering::SeqCst);
         };
         // Hundreds of them must fit: the stack holds one small buffer.
-        std::thread::Builder::new()
-            .stack_size(256 * 1024)
-            .spawn(serve)
-            .expect("a thread can be started");
+        std::thread::Builder::new().stack_size(256 * 1024).spawn(serve).expect("a thread can be started");
     }
 }
 
@@ -334,11 +298,7 @@ impl Connection {
     }
 
     fn remember(&self, request: &Request) {
-        let mut seen = self
-            .shared
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() < REMEMBERED {
             seen.push(request.clone());
         }
@@ -348,18 +308,10 @@ impl Connection {
 
     fn read_request(&mut self, nth: usize) -> Option<Request> {
         let end = loop {
-            if let Some(end) = self
-                .received
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n")
-            {
+            if let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") {
                 break end + 4;
             }
-            let idle = *self
-                .shared
-                .close_idle_after
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let idle = *self.shared.close_idle_after.lock().unwrap_or_else(PoisonError::into_inner);
             self.fill(idle)?;
         };
         let head: Vec<u8> = self.received.drain(..end).collect();
@@ -371,15 +323,7 @@ impl Connection {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
             .collect();
-        let mut request = Request {
-            method,
-            target,
-            fields,
-            body: Vec::new(),
-            connection: self.number,
-            nth,
-            before: 0,
-        };
+        let mut request = Request { method, target, fields, body: Vec::new(), connection: self.number, nth, before: 0 };
         if self.shared.wants_body {
             request.body = self.read_body(&request)?;
         }
@@ -387,13 +331,8 @@ impl Connection {
     }
 
     fn read_body(&mut self, request: &Request) -> Option<Vec<u8>> {
-        if request
-            .field("expect")
-            .is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
-        {
-            self.stream
-                .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-                .ok()?;
+        if request.field("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
+            self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").ok()?;
         }
         if let Some(length) = request.field("content-length") {
             let length = length.parse().ok()?;
@@ -434,19 +373,13 @@ impl Connection {
         let end = idle.map(|idle| Instant::now() + idle);
         let mut buffer = [0u8; 16 * 1024];
         loop {
-            if self.shared.stop.load(Ordering::SeqCst)
-                || end.is_some_and(|end| Instant::now() >= end)
-            {
+            if self.shared.stop.load(Ordering::SeqCst) || end.is_some_and(|end| Instant::now() >= end) {
                 return None;
             }
             if !self.readable(Duration::from_millis(if idle.is_some() { 5 } else { 50 })) {
                 continue;
             }
-            let count = self
-                .stream
-                .read(&mut buffer)
-                .ok()
-                .filter(|&count| count > 0)?;
+            let count = self.stream.read(&mut buffer).ok().filter(|&count| count > 0)?;
             self.received.extend_from_slice(&buffer[..count]);
             return Some(());
         }
@@ -459,9 +392,7 @@ impl Connection {
     }
 
     fn play(&mut self, script: &[Step], counted: &mut bool) -> After {
-        let last_write = script
-            .iter()
-            .rposition(|step| matches!(step, Step::Bytes(_) | Step::Fill(_)));
+        let last_write = script.iter().rposition(|step| matches!(step, Step::Bytes(_) | Step::Fill(_)));
         for (index, step) in script.iter().enumerate() {
             let is_last = Some(index) == last_write && index + 1 == script.len();
             if is_last && *counted {
@@ -534,9 +465,7 @@ impl Connection {
             if self.shared.stop.load(Ordering::SeqCst) {
                 return After::Closed;
             }
-            let left = end.map_or(Duration::from_millis(5), |end| {
-                end.saturating_duration_since(Instant::now())
-            });
+            let left = end.map_or(Duration::from_millis(5), |end| end.saturating_duration_since(Instant::now()));
             if !self.readable(left.min(Duration::from_millis(5))) {
                 continue;
             }

@@ -15,9 +15,7 @@ fn bare(proxy: &Proxy, method: &str, path: &str, fields: &[(&str, &str)]) -> u16
     let host = proxy.admin.address.to_string();
     let mut all = vec![("Host", host.as_str())];
     all.extend_from_slice(fields);
-    Client::connect(proxy.admin.address)
-        .call(method, path, &all, b"")
-        .status
+    Client::connect(proxy.admin.address).call(method, path, &all, b"").status
 }
 
 #[test]
@@ -44,11 +42,7 @@ fn everything_else_needs_the_token() {
     ];
     for (method, path) in asked {
         assert_eq!(bare(&proxy, method, path, &[]), 401, "{method} {path}");
-        assert_eq!(
-            bare(&proxy, method, path, &wrong),
-            401,
-            "{method} {path} with a wrong token"
-        );
+        assert_eq!(bare(&proxy, method, path, &wrong), 401, "{method} {path} with a wrong token");
     }
     let generation = proxy.admin.status()["generation"].clone();
     assert_eq!(proxy.admin.request("GET", "/policy", "").status, 200);
@@ -61,20 +55,14 @@ fn the_token_is_for_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let (_server, _policy, proxy) = start();
     let folder = proxy.policy_file().parent().unwrap().join("state");
-    assert_eq!(
-        std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
-        0o700
-    );
+    assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     let tokens: Vec<_> = std::fs::read_dir(&folder)
         .unwrap()
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().ends_with(".token"))
         .collect();
     assert_eq!(tokens.len(), 1);
-    assert_eq!(
-        tokens[0].metadata().unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(tokens[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
     assert!(proxy.admin.token().len() >= 32);
 }
 
@@ -88,9 +76,7 @@ fn browsers_and_names_are_kept_out() {
     assert_eq!(answer.status, 403, "DNS rebinding: {answer}");
     for host in ["localhost", "127.0.0.1", "[::1]:15000"] {
         assert_eq!(
-            Client::connect(proxy.admin.address)
-                .call("GET", "/status", &[("Host", host)], b"")
-                .status,
+            Client::connect(proxy.admin.address).call("GET", "/status", &[("Host", host)], b"").status,
             200,
             "{host}"
         );
@@ -104,9 +90,7 @@ fn browsers_and_names_are_kept_out() {
 #[test]
 fn bodies_end_at_one_mebibyte() {
     let (_server, _policy, proxy) = start();
-    let answer = proxy
-        .admin
-        .request("PUT", "/policy", &"#".repeat(1_100_000));
+    let answer = proxy.admin.request("PUT", "/policy", &"#".repeat(1_100_000));
     assert_eq!(answer.status, 413, "{answer}");
     assert_eq!(proxy.admin.status()["policy"]["source"], "File");
 }

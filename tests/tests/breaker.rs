@@ -13,9 +13,7 @@ use plimsoll_tests::{address, eventually};
 
 fn begin(address: SocketAddr) -> Client {
     let mut client = Client::connect(address);
-    client
-        .write("GET / HTTP/1.1\r\nHost: fraud.internal\r\n\r\n")
-        .expect("the request is sent");
+    client.write("GET / HTTP/1.1\r\nHost: fraud.internal\r\n\r\n").expect("the request is sent");
     client
 }
 
@@ -32,30 +30,14 @@ fn a_hung_dependency_opens_it_soon_after_the_slow_threshold() {
     let proxy = Setup::new().workers(2).policy(&dependency.policy).start();
     let begun = Instant::now();
     let callers: Vec<Client> = (0..20).map(|_| begin(dependency.listen)).collect();
-    eventually("the breaker opens", || {
-        proxy.admin.circuit("fraud-api") == "Open"
-    });
+    eventually("the breaker opens", || proxy.admin.circuit("fraud-api") == "Open");
     assert!(begun.elapsed() >= Duration::from_millis(600));
-    assert!(
-        begun.elapsed() < Duration::from_secs(8),
-        "it must not wait for the timeout: {:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(8), "it must not wait for the timeout: {:?}", begun.elapsed());
     let refusal = ask(dependency.listen);
-    assert_eq!(
-        (refusal.status, refusal.reason()),
-        (503, Some("CircuitOpen")),
-        "{refusal}"
-    );
+    assert_eq!((refusal.status, refusal.reason()), (503, Some("CircuitOpen")), "{refusal}");
     assert_eq!(refusal.detail("block"), Some("circuitBreaker"), "{refusal}");
-    let retry_after: u64 = refusal
-        .field("retry-after")
-        .and_then(|value| value.parse().ok())
-        .expect("Retry-After");
-    assert!(
-        (1..=11).contains(&retry_after),
-        "time to half-open: {refusal}"
-    );
+    let retry_after: u64 = refusal.field("retry-after").and_then(|value| value.parse().ok()).expect("Retry-After");
+    assert!((1..=11).contains(&retry_after), "time to half-open: {refusal}");
     assert_eq!(server.requests(), 20);
     drop(callers);
 }
@@ -67,18 +49,9 @@ fn its_defaults_open_on_answers_of_8_seconds() {
     let proxy = Setup::new().policy(&dependency.policy).start();
     let begun = Instant::now();
     let _callers: Vec<Client> = (0..20).map(|_| begin(dependency.listen)).collect();
-    eventually("the breaker opens", || {
-        proxy.admin.circuit("fraud-api") == "Open"
-    });
-    assert!(
-        begun.elapsed() >= Duration::from_secs(2),
-        "the default threshold is 2 s"
-    );
-    assert!(
-        begun.elapsed() < Duration::from_secs(8),
-        "before any answer: {:?}",
-        begun.elapsed()
-    );
+    eventually("the breaker opens", || proxy.admin.circuit("fraud-api") == "Open");
+    assert!(begun.elapsed() >= Duration::from_secs(2), "the default threshold is 2 s");
+    assert!(begun.elapsed() < Duration::from_secs(8), "before any answer: {:?}", begun.elapsed());
 }
 
 /// Opens at the fifth of five outcomes and refuses without a connection: the worked number.
@@ -99,12 +72,7 @@ fn failures_open_it_at_the_minimum_number_of_calls() {
         assert_eq!(ask(dependency.listen).reason(), Some("CircuitOpen"));
     }
     assert_eq!((server.requests(), server.connections()), (5, connections));
-    assert_eq!(
-        proxy
-            .admin
-            .metric("plimsoll_circuit_transitions_total", &[("to", "Open")]),
-        1.0
-    );
+    assert_eq!(proxy.admin.metric("plimsoll_circuit_transitions_total", &[("to", "Open")]), 1.0);
 }
 
 #[test]
@@ -121,45 +89,29 @@ fn connections_that_fail_open_it() {
 
 #[test]
 fn client_errors_and_pushback_never_open_it() {
-    for (status, fields) in [
-        (404, &[][..]),
-        (400, &[]),
-        (429, &[("Retry-After", "1")]),
-        (503, &[("x-envoy-overloaded", "true")]),
-    ] {
+    for (status, fields) in
+        [(404, &[][..]), (400, &[]), (429, &[("Retry-After", "1")]), (503, &[("x-envoy-overloaded", "true")])]
+    {
         let server = Upstream::start(move |_| upstream::answer(status, fields, "no"));
         let dependency = listened("fraud-api", server.address, COUNT_10);
         let proxy = Setup::new().policy(&dependency.policy).start();
         for _ in 0..30 {
             assert_eq!(ask(dependency.listen).status, status);
         }
-        assert_eq!(
-            proxy.admin.circuit("fraud-api"),
-            "Closed",
-            "{status} {fields:?}"
-        );
+        assert_eq!(proxy.admin.circuit("fraud-api"), "Closed", "{status} {fields:?}");
         assert_eq!(server.requests(), 30);
     }
 }
 
 #[test]
 fn a_thousand_calls_with_a_deadline_of_1_ms_leave_it_closed() {
-    let server =
-        Upstream::start(|_| upstream::after(Duration::from_millis(20), upstream::ok("ok")));
+    let server = Upstream::start(|_| upstream::after(Duration::from_millis(20), upstream::ok("ok")));
     let dependency = listened("fraud-api", server.address, "  circuitBreaker: {}");
     let proxy = Setup::new().workers(2).policy(&dependency.policy).start();
-    let load = Load::start(
-        dependency.listen,
-        8,
-        &Ask::get().field("x-envoy-expected-rq-timeout-ms", "1"),
-    );
+    let load = Load::start(dependency.listen, 8, &Ask::get().field("x-envoy-expected-rq-timeout-ms", "1"));
     load.wait_for_more(1_000);
     let tally = load.finish();
-    assert_eq!(
-        tally.reasons.get("DeadlineExpired"),
-        Some(&tally.answers()),
-        "{tally:?}"
-    );
+    assert_eq!(tally.reasons.get("DeadlineExpired"), Some(&tally.answers()), "{tally:?}");
     assert_eq!(proxy.admin.circuit("fraud-api"), "Closed");
     assert_eq!(ask(dependency.listen).status, 200);
 }
@@ -167,11 +119,7 @@ fn a_thousand_calls_with_a_deadline_of_1_ms_leave_it_closed() {
 #[test]
 fn callers_that_leave_before_the_threshold_leave_it_closed() {
     let server = Upstream::start(|_| vec![Step::Hang]);
-    let dependency = listened(
-        "fraud-api",
-        server.address,
-        "  circuitBreaker: {slowCallDurationThreshold: 10s}",
-    );
+    let dependency = listened("fraud-api", server.address, "  circuitBreaker: {slowCallDurationThreshold: 10s}");
     let proxy = Setup::new().policy(&dependency.policy).start();
     for round in 1..=3 {
         let callers: Vec<Client> = (0..20).map(|_| begin(dependency.listen)).collect();
@@ -181,10 +129,7 @@ fn callers_that_leave_before_the_threshold_leave_it_closed() {
     eventually("the server has lost them", || server.abandoned() == 60);
     let status = proxy.admin.dependency("fraud-api");
     assert_eq!(status["circuits"][0]["state"], "Closed");
-    assert_eq!(
-        status["circuits"][0]["calls"], 0,
-        "cancelled calls are not in the window: {status:#}"
-    );
+    assert_eq!(status["circuits"][0]["calls"], 0, "cancelled calls are not in the window: {status:#}");
 }
 
 #[test]
@@ -204,10 +149,7 @@ fn who_waits_is_refused_the_moment_it_opens() {
     }
     // They were not refused because the holders ended.
     assert_eq!((server.in_flight(), server.requests()), (10, 10));
-    assert_eq!(
-        proxy.admin.dependency("fraud-api")["bulkheads"][0]["queued"],
-        0
-    );
+    assert_eq!(proxy.admin.dependency("fraud-api")["bulkheads"][0]["queued"], 0);
     drop(holders);
 }
 
@@ -216,21 +158,13 @@ fn only_probes_reach_an_open_circuit_and_good_ones_close_it() {
     let broken = Arc::new(AtomicBool::new(true));
     let state = broken.clone();
     let server = Upstream::start(move |_| {
-        if state.load(Ordering::SeqCst) {
-            upstream::answer(503, &[], "down")
-        } else {
-            upstream::ok("up")
-        }
+        if state.load(Ordering::SeqCst) { upstream::answer(503, &[], "down") } else { upstream::ok("up") }
     });
     let spec = "  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 10, minimumNumberOfCalls: 5,
     waitDurationInOpenState: 150ms, maxWaitDurationInOpenState: 600ms, permittedNumberOfCallsInHalfOpenState: 3}";
     let dependency = listened("fraud-api", server.address, spec);
     let proxy = Setup::new().workers(2).policy(&dependency.policy).start();
-    let transitions = |to: &str| {
-        proxy
-            .admin
-            .metric("plimsoll_circuit_transitions_total", &[("to", to)]) as usize
-    };
+    let transitions = |to: &str| proxy.admin.metric("plimsoll_circuit_transitions_total", &[("to", to)]) as usize;
     for _ in 0..5 {
         assert_eq!(ask(dependency.listen).status, 503);
     }
@@ -240,10 +174,7 @@ fn only_probes_reach_an_open_circuit_and_good_ones_close_it() {
     let probes = server.requests() - 5;
     assert!(probes >= 3, "probes were made");
     // One more half-open may begin between the two questions.
-    assert!(
-        probes <= 3 * (half_opens + 1),
-        "{probes} requests in {half_opens} half-opens"
-    );
+    assert!(probes <= 3 * (half_opens + 1), "{probes} requests in {half_opens} half-opens");
     broken.store(false, Ordering::SeqCst);
     eventually("it closes", || proxy.admin.circuit("fraud-api") == "Closed");
     load.wait_for_more(200);
@@ -256,13 +187,12 @@ fn only_probes_reach_an_open_circuit_and_good_ones_close_it() {
 fn a_probe_that_never_returns_fails_at_its_limit() {
     let hang = Arc::new(AtomicBool::new(false));
     let state = hang.clone();
-    let server = Upstream::start(move |_| {
-        if state.load(Ordering::SeqCst) {
-            vec![Step::Hang]
-        } else {
-            upstream::answer(500, &[], "no")
-        }
-    });
+    let server =
+        Upstream::start(
+            move |_| {
+                if state.load(Ordering::SeqCst) { vec![Step::Hang] } else { upstream::answer(500, &[], "no") }
+            },
+        );
     let spec = "  timeouts: {request: 60s}
   circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 10, minimumNumberOfCalls: 5,
     slowCallDurationThreshold: 50s, waitDurationInOpenState: 100ms, maxWaitDurationInOpenState: 60s,
@@ -279,12 +209,7 @@ fn a_probe_that_never_returns_fails_at_its_limit() {
         std::thread::park_timeout(Duration::from_millis(20));
         server.in_flight() == 1
     });
-    let reopened = || {
-        proxy
-            .admin
-            .metric("plimsoll_circuit_transitions_total", &[("to", "Open")])
-            >= 2.0
-    };
+    let reopened = || proxy.admin.metric("plimsoll_circuit_transitions_total", &[("to", "Open")]) >= 2.0;
     eventually("the unfinished probe opens it again", reopened);
     drop(probe);
 }
@@ -293,21 +218,14 @@ fn a_probe_that_never_returns_fails_at_its_limit() {
 fn an_endpoint_breaker_takes_one_endpoint_out() {
     let good = Upstream::start(|_| upstream::ok("good"));
     let bad = Upstream::start(|_| upstream::answer(500, &[], "bad"));
-    let spec =
-        "  circuitBreaker: {scope: Endpoint, slidingWindowType: Count, slidingWindowSize: 10,
+    let spec = "  circuitBreaker: {scope: Endpoint, slidingWindowType: Count, slidingWindowSize: 10,
     minimumNumberOfCalls: 5, waitDurationInOpenState: 60s}";
     let dependency = listened("fraud-api", good.address, spec);
     let both = format!("[\"{}\", \"{}\"]", good.address, bad.address);
-    let policy = dependency
-        .policy
-        .replace(&format!("[\"{}\"]", good.address), &both);
+    let policy = dependency.policy.replace(&format!("[\"{}\"]", good.address), &both);
     let _proxy = Setup::new().workers(1).policy(&policy).start();
     eventually("the bad endpoint has had its five calls", || {
-        assert_ne!(
-            ask(dependency.listen).status,
-            503,
-            "a good endpoint is left"
-        );
+        assert_ne!(ask(dependency.listen).status, 503, "a good endpoint is left");
         bad.requests() == 5
     });
     for _ in 0..30 {
@@ -319,13 +237,10 @@ fn an_endpoint_breaker_takes_one_endpoint_out() {
 #[test]
 fn a_route_breaker_leaves_other_routes_alone() {
     let server = Upstream::start(|request| {
-        if request.target.starts_with("/v1/charge") {
-            upstream::answer(500, &[], "no")
-        } else {
-            upstream::ok("ok")
-        }
+        if request.target.starts_with("/v1/charge") { upstream::answer(500, &[], "no") } else { upstream::ok("ok") }
     });
-    let spec = "  circuitBreaker: {scope: Route, slidingWindowType: Count, slidingWindowSize: 10, minimumNumberOfCalls: 5}
+    let spec =
+        "  circuitBreaker: {scope: Route, slidingWindowType: Count, slidingWindowSize: 10, minimumNumberOfCalls: 5}
   routes: [{name: charge, match: {path: {prefix: /v1/charge}}}]";
     let dependency = listened("fraud-api", server.address, spec);
     let _proxy = Setup::new().policy(&dependency.policy).start();
@@ -340,11 +255,7 @@ fn a_route_breaker_leaves_other_routes_alone() {
 #[test]
 fn observe_lets_everything_through_and_counts() {
     let server = Upstream::start(|_| upstream::answer(500, &[], "no"));
-    let dependency = listened(
-        "fraud-api",
-        server.address,
-        &COUNT_10.replace('{', "{mode: Observe, "),
-    );
+    let dependency = listened("fraud-api", server.address, &COUNT_10.replace('{', "{mode: Observe, "));
     let proxy = Setup::new().policy(&dependency.policy).start();
     for _ in 0..30 {
         assert_eq!(ask(dependency.listen).status, 500);
@@ -361,11 +272,7 @@ fn an_operator_can_force_it_for_a_time() {
     let server = Upstream::start(move |_| upstream::behind(&gate, upstream::ok("ok")));
     let dependency = listened("fraud-api", server.address, "  circuitBreaker: {}");
     let proxy = Setup::new().policy(&dependency.policy).start();
-    let force = |body: &str| {
-        proxy
-            .admin
-            .request("POST", "/dependencies/fraud-api/circuit", body)
-    };
+    let force = |body: &str| proxy.admin.request("POST", "/dependencies/fraud-api/circuit", body);
     let answer = force(r#"{"state":"ForcedOpen","ttl":"10m"}"#);
     assert_eq!(answer.status, 200, "{answer}");
     assert_eq!(ask(dependency.listen).reason(), Some("CircuitOpen"));
@@ -375,15 +282,5 @@ fn an_operator_can_force_it_for_a_time() {
     assert_eq!(force(r#"{"state":"ForcedOpen","ttl":"100ms"}"#).status, 200);
     eventually("its time is over", || ask(dependency.listen).status == 200);
     assert_eq!(force(r#"{"state":"Sideways"}"#).status, 400);
-    assert_eq!(
-        proxy
-            .admin
-            .request(
-                "POST",
-                "/dependencies/nobody/circuit",
-                r#"{"state":"Auto"}"#
-            )
-            .status,
-        404
-    );
+    assert_eq!(proxy.admin.request("POST", "/dependencies/nobody/circuit", r#"{"state":"Auto"}"#).status, 404);
 }

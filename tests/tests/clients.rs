@@ -10,25 +10,17 @@ use plimsoll_tests::upstream::{self, Step, Upstream};
 /// The paths that the services in `tests/peers` have.
 fn service() -> Upstream {
     Upstream::start(|request| match request.target.as_str() {
-        "/hello" if request.method == "HEAD" => vec![upstream::raw(
-            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
-        )],
+        "/hello" if request.method == "HEAD" => vec![upstream::raw("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")],
         "/hello" => upstream::ok("hello"),
         "/echo" => {
-            let mut bytes = format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
-                request.body.len()
-            )
-            .into_bytes();
+            let mut bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", request.body.len()).into_bytes();
             bytes.extend_from_slice(&request.body);
             vec![Step::Bytes(bytes)]
         }
         "/big" => upstream::ok(&"x".repeat(1_000_000)),
         "/chunked" => {
             let chunks = "a\r\n0123456789\r\n".repeat(100);
-            vec![upstream::raw(&format!(
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
-            ))]
+            vec![upstream::raw(&format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"))]
         }
         _ => upstream::answer(404, &[], "nowhere"),
     })
@@ -56,10 +48,7 @@ fn curl() {
         command
     };
     assert_eq!(succeed(curl().arg(format!("{url}/hello"))).trim(), "hello");
-    assert_eq!(
-        succeed(curl().args(["-d", "some=body"]).arg(format!("{url}/echo"))).trim(),
-        "some=body"
-    );
+    assert_eq!(succeed(curl().args(["-d", "some=body"]).arg(format!("{url}/echo"))).trim(), "some=body");
     assert!(succeed(curl().arg("-I").arg(format!("{url}/hello"))).contains("200"));
     assert!(succeed(curl().arg("--http1.0").arg(format!("{url}/hello"))).contains("hello"));
     // Above 1 MiB curl sends Expect: 100-continue and waits.
@@ -67,22 +56,13 @@ fn curl() {
     std::fs::write(file.path(), "x".repeat(3_000_000)).unwrap();
     let upload = format!("@{}", file.path().display());
     let sizes = ["-o", "/dev/null", "-w", "%{size_download} %{http_code}"];
-    let said = succeed(
-        curl()
-            .args(sizes)
-            .args(["--data-binary", &upload])
-            .arg(format!("{url}/echo")),
-    );
+    let said = succeed(curl().args(sizes).args(["--data-binary", &upload]).arg(format!("{url}/echo")));
     assert_eq!(said.trim(), "3000000 200");
     let said = succeed(
-        curl()
-            .args(["-x", &format!("http://{}", proxy.outbound)])
-            .arg(format!("http://{}/hello", server.address)),
+        curl().args(["-x", &format!("http://{}", proxy.outbound)]).arg(format!("http://{}/hello", server.address)),
     );
     assert_eq!(said.trim(), "hello", "as a forward proxy");
-    let (_, said) = run(curl()
-        .args(["-o", "/dev/null", "-w", "%{http_code}"])
-        .arg(format!("{url}/nowhere")));
+    let (_, said) = run(curl().args(["-o", "/dev/null", "-w", "%{http_code}"]).arg(format!("{url}/nowhere")));
     assert!(said.contains("404"), "{said}");
 }
 
@@ -90,15 +70,8 @@ fn curl() {
 fn wrk() {
     let server = service();
     let (_dependency, proxy, url) = start(&server, PROTECTED);
-    let said = succeed(
-        Command::new(require_program("wrk"))
-            .args(["-t2", "-c50", "-d3s"])
-            .arg(format!("{url}/hello")),
-    );
-    assert!(
-        !said.contains("Non-2xx") && !said.contains("Socket errors"),
-        "{said}"
-    );
+    let said = succeed(Command::new(require_program("wrk")).args(["-t2", "-c50", "-d3s"]).arg(format!("{url}/hello")));
+    assert!(!said.contains("Non-2xx") && !said.contains("Socket errors"), "{said}");
     assert!(said.contains("requests in"), "{said}");
     assert_eq!(proxy.admin.metric("plimsoll_bugs_total", &[]), 0.0);
 }
@@ -108,15 +81,8 @@ fn h2load_with_http_1() {
     let server = service();
     let (_dependency, _proxy, url) = start(&server, PROTECTED);
     let mut command = Command::new(require_program("h2load"));
-    let said = succeed(
-        command
-            .args(["--h1", "-n5000", "-c20", "-m1"])
-            .arg(format!("{url}/hello")),
-    );
-    assert!(
-        said.contains("5000 succeeded, 0 failed, 0 errored"),
-        "{said}"
-    );
+    let said = succeed(command.args(["--h1", "-n5000", "-c20", "-m1"]).arg(format!("{url}/hello")));
+    assert!(said.contains("5000 succeeded, 0 failed, 0 errored"), "{said}");
 }
 
 #[test]
@@ -126,11 +92,7 @@ fn python_requests() {
     let said = succeed(script_command("client_requests.py").arg(&url));
     assert!(said.contains("ok"), "{said}");
     let direct = format!("http://{}", server.address);
-    succeed(
-        script_command("client_requests.py")
-            .arg(direct)
-            .arg(format!("http://{}", proxy.outbound)),
-    );
+    succeed(script_command("client_requests.py").arg(direct).arg(format!("http://{}", proxy.outbound)));
 }
 
 #[test]
@@ -146,9 +108,7 @@ fn websockets() {
     let server = serve("websocket_server.py");
     let dependency = listened("chat", server.address, PROTECTED);
     let _proxy = Setup::new().policy(&dependency.policy).start();
-    let said = succeed(
-        script_command("websocket_client.py").arg(format!("ws://{}/chat", dependency.listen)),
-    );
+    let said = succeed(script_command("websocket_client.py").arg(format!("ws://{}/chat", dependency.listen)));
     assert!(said.contains("ok"), "{said}");
 }
 
@@ -167,10 +127,7 @@ fn a_cut_answer_is_seen_as_cut_by_curl_python_and_node() {
         let url = format!("{url}{path}");
         let mut curl = Command::new(require_program("curl"));
         let (code, said) = run(curl.args(["-sS", "--max-time", "20"]).arg(&url));
-        assert!(
-            matches!(code, Some(18 | 56)),
-            "{path}: curl saw {code:?}: {said}"
-        );
+        assert!(matches!(code, Some(18 | 56)), "{path}: curl saw {code:?}: {said}");
         let (_, said) = run(script_command("cut_requests.py").arg(&url));
         assert!(said.starts_with("cut"), "{path}: requests saw {said}");
         let (_, said) = run(script_command("cut_fetch.mjs").arg(&url));
@@ -178,13 +135,9 @@ fn a_cut_answer_is_seen_as_cut_by_curl_python_and_node() {
     }
     // HTTP/1.0: only a reset can say so.
     let mut curl = Command::new(require_program("curl"));
-    let (code, said) = run(curl
-        .args(["-sS", "--http1.0", "--max-time", "20"])
-        .arg(format!("{url}/close")));
+    let (code, said) = run(curl.args(["-sS", "--http1.0", "--max-time", "20"]).arg(format!("{url}/close")));
     assert_eq!(code, Some(56), "curl saw {said}");
     // The upstream hung all the time: it is the proxy that cut.
     assert!(server.requests() >= 10);
-    plimsoll_tests::eventually("the server was told each time", || {
-        server.abandoned() == server.requests()
-    });
+    plimsoll_tests::eventually("the server was told each time", || server.abandoned() == server.requests());
 }

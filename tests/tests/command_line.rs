@@ -16,16 +16,9 @@ fn plimsoll(words: &[&str]) -> Command {
 
 /// The same, asking this proxy.
 fn ask(proxy: &Proxy, words: &[&str]) -> Command {
-    let state = proxy
-        .policy_file()
-        .parent()
-        .expect("a folder")
-        .join("state");
+    let state = proxy.policy_file().parent().expect("a folder").join("state");
     let mut command = plimsoll(words);
-    command
-        .arg("--proxy")
-        .arg(proxy.admin.address.to_string())
-        .env("PLIMSOLL_STATE_DIR", state);
+    command.arg("--proxy").arg(proxy.admin.address.to_string()).env("PLIMSOLL_STATE_DIR", state);
     command
 }
 
@@ -35,30 +28,17 @@ fn every_example_is_without_error() {
     let files: Vec<_> = std::fs::read_dir(examples)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "yaml")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .collect();
     assert!(files.len() >= 3);
     for file in files {
         succeed(plimsoll(&["lint"]).arg(&file));
         // And a proxy starts with it, where its ports are free.
-        let text = std::fs::read_to_string(&file).unwrap().replace(
-            "127.0.0.1:91",
-            &format!("{}:91", plimsoll_tests::address::own_loopback()),
-        );
-        let proxy = Setup::new()
-            .policy(&text)
-            .arg("--workload")
-            .arg("payments")
-            .start();
-        assert_eq!(
-            proxy.admin.status()["policy"]["source"],
-            "File",
-            "{}",
-            file.display()
-        );
+        let text = std::fs::read_to_string(&file)
+            .unwrap()
+            .replace("127.0.0.1:91", &format!("{}:91", plimsoll_tests::address::own_loopback()));
+        let proxy = Setup::new().policy(&text).arg("--workload").arg("payments").start();
+        assert_eq!(proxy.admin.status()["policy"]["source"], "File", "{}", file.display());
     }
 }
 
@@ -67,45 +47,28 @@ fn lint_points_at_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.yaml");
     let nobody = plimsoll_tests::address::reserve();
-    std::fs::write(
-        &file,
-        listened("fraud-api", nobody, "  bulkhead: {maxConcurrentCall: 20}").policy,
-    )
-    .unwrap();
+    std::fs::write(&file, listened("fraud-api", nobody, "  bulkhead: {maxConcurrentCall: 20}").policy).unwrap();
     let (code, said) = run(plimsoll(&["lint"]).arg(&file));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("bad.yaml:8:"), "{said}");
-    assert!(
-        said.contains("maxConcurrentCalls"),
-        "the nearest name: {said}"
-    );
+    assert!(said.contains("maxConcurrentCalls"), "the nearest name: {said}");
 }
 
 #[test]
 fn push_hands_policy_over_and_says_who_refused() {
     let server = Upstream::start(|_| upstream::ok("ok"));
-    let dependency = listened(
-        "fraud-api",
-        server.address,
-        "  bulkhead: {maxConcurrentCalls: 20}",
-    );
+    let dependency = listened("fraud-api", server.address, "  bulkhead: {maxConcurrentCalls: 20}");
     let proxy = Setup::new().policy(&dependency.policy).start();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new.yaml");
     std::fs::write(&file, dependency.policy.replace("20", "21")).unwrap();
     succeed(ask(&proxy, &["push"]).arg(&file));
-    assert_eq!(
-        proxy.admin.dependency("fraud-api")["bulkheads"][0]["limit"],
-        21
-    );
+    assert_eq!(proxy.admin.dependency("fraud-api")["bulkheads"][0]["limit"], 21);
     std::fs::write(&file, dependency.policy.replace("20", "0")).unwrap();
     let (code, said) = run(ask(&proxy, &["push"]).arg(&file));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("new.yaml:8"), "{said}");
-    assert_eq!(
-        proxy.admin.dependency("fraud-api")["bulkheads"][0]["limit"],
-        21
-    );
+    assert_eq!(proxy.admin.dependency("fraud-api")["bulkheads"][0]["limit"], 21);
 }
 
 #[test]
@@ -120,24 +83,15 @@ fn status_circuits_and_explain_tell_what_is_going_on() {
     }
     for verb in ["status", "circuits"] {
         let said = succeed(&mut ask(&proxy, &[verb]));
-        assert!(
-            said.contains("fraud-api") && said.contains("Open"),
-            "{verb}: {said}"
-        );
+        assert!(said.contains("fraud-api") && said.contains("Open"), "{verb}: {said}");
         let json = succeed(&mut ask(&proxy, &[verb, "-o", "json"]));
         serde_json::from_str::<serde_json::Value>(json.trim())
             .unwrap_or_else(|error| panic!("{verb}: {error}: {json}"));
     }
     let said = succeed(&mut ask(&proxy, &["explain"]));
-    assert!(
-        said.contains("CircuitOpen") && said.contains("shop/fraud-api"),
-        "{said}"
-    );
+    assert!(said.contains("CircuitOpen") && said.contains("shop/fraud-api"), "{said}");
     drop(proxy);
     let (code, said) = run(&mut plimsoll(&["status", "--proxy", "127.0.0.1:1"]));
     assert_eq!(code, Some(2), "{said}");
-    assert!(
-        said.contains("127.0.0.1:1"),
-        "it says what it could not reach: {said}"
-    );
+    assert!(said.contains("127.0.0.1:1"), "it says what it could not reach: {said}");
 }

@@ -8,12 +8,7 @@ use plimsoll_tests::{proxy, tools};
 fn the_demo_shows_what_it_claims() {
     let demo = || {
         let mut command = Command::new(proxy::command_line());
-        tools::run(
-            command
-                .arg("demo")
-                .arg("--proxy-binary")
-                .arg(proxy::binary()),
-        )
+        tools::run(command.arg("demo").arg("--proxy-binary").arg(proxy::binary()))
     };
     let (mut code, mut said) = demo();
     if code == Some(1) {
@@ -22,17 +17,8 @@ fn the_demo_shows_what_it_claims() {
         (code, said) = demo();
     }
     assert_eq!(code, Some(0), "{said}");
-    for part in [
-        "healthy rails: p99",
-        "WITHOUT POLICY",
-        "WITH POLICY",
-        "holds: with policy",
-        "plimsoll explain",
-    ] {
+    for part in ["healthy rails: p99", "WITHOUT POLICY", "WITH POLICY", "holds: with policy", "plimsoll explain"] {
         assert!(said.contains(part), "{part} is missing:\n{said}");
     }
-    assert!(
-        !said.contains('\u{1b}'),
-        "plain lines where there is no terminal"
-    );
+    assert!(!said.contains('\u{1b}'), "plain lines where there is no terminal");
 }

@@ -14,9 +14,7 @@ fn start(server: &Upstream, drain: &str) -> (Listened, Proxy) {
         "---\napiVersion: plimsoll.dev/v1alpha1\nkind: WorkloadPolicy\nmetadata: {{name: payments, namespace: shop}}\n\
          spec: {{workload: payments, drain: {drain}}}\n"
     );
-    let setup = Setup::new()
-        .workers(2)
-        .policy(&(dependency.policy.clone() + &workload));
+    let setup = Setup::new().workers(2).policy(&(dependency.policy.clone() + &workload));
     let proxy = setup.arg("--workload").arg("payments").start();
     (dependency, proxy)
 }
@@ -24,8 +22,7 @@ fn start(server: &Upstream, drain: &str) -> (Listened, Proxy) {
 #[test]
 fn sigterm_under_load_loses_no_call() {
     for drain in ["{delay: 1s, grace: 20s}", "{delay: 0s, grace: 20s}"] {
-        let server =
-            Upstream::start(|_| upstream::after(Duration::from_millis(3), upstream::ok("ok")));
+        let server = Upstream::start(|_| upstream::after(Duration::from_millis(3), upstream::ok("ok")));
         let (dependency, mut proxy) = start(&server, drain);
         let load = Load::start(dependency.listen, 32, &Ask::post());
         load.wait_for_more(1_000);
@@ -34,16 +31,9 @@ fn sigterm_under_load_loses_no_call() {
         assert_eq!(status.code(), Some(0), "{}", proxy.process.output());
         eventually("callers find nobody", || load.ended());
         let tally = load.finish();
-        assert!(
-            tally.failures.is_empty(),
-            "{drain}: {:?}",
-            &tally.failures[..tally.failures.len().min(5)]
-        );
+        assert!(tally.failures.is_empty(), "{drain}: {:?}", &tally.failures[..tally.failures.len().min(5)]);
         assert_eq!(tally.ok(), tally.answers(), "{drain}: {tally:?}");
-        assert_eq!(
-            tally.refused, 32,
-            "each caller stopped because nobody listened"
-        );
+        assert_eq!(tally.refused, 32, "each caller stopped because nobody listened");
         assert_eq!(server.requests(), tally.ok(), "no call was made twice");
     }
 }
@@ -54,29 +44,17 @@ fn notice_is_given_before_the_door_closes() {
     let (dependency, mut proxy) = start(&server, "{delay: 3s, grace: 10s}");
     let mut client = Client::connect(dependency.listen);
     assert!(client.get("/").keeps_alive());
-    let ready = |proxy: &Proxy| {
-        Client::try_connect(proxy.health)
-            .ok()
-            .map(|mut client| client.get("/ready").status)
-    };
+    let ready = |proxy: &Proxy| Client::try_connect(proxy.health).ok().map(|mut client| client.get("/ready").status);
     assert_eq!(ready(&proxy), Some(200));
     proxy.terminate();
     eventually("it is not ready", || ready(&proxy) == Some(503));
     assert_eq!(proxy.admin.status()["state"], "Draining");
     assert_eq!(proxy.admin.request("GET", "/live", "").status, 200);
     let answer = client.get("/");
-    assert_eq!(
-        (answer.status, answer.keeps_alive()),
-        (200, false),
-        "still serving, and saying so: {answer}"
-    );
+    assert_eq!((answer.status, answer.keeps_alive()), (200, false), "still serving, and saying so: {answer}");
     client.expect_closed();
     let answer = Client::connect(dependency.listen).get("/");
-    assert_eq!(
-        (answer.status, answer.keeps_alive()),
-        (200, false),
-        "new callers too: {answer}"
-    );
+    assert_eq!((answer.status, answer.keeps_alive()), (200, false), "new callers too: {answer}");
     assert_eq!(proxy.process.wait(Duration::from_secs(20)).code(), Some(0));
 }
 
@@ -90,9 +68,7 @@ fn a_long_call_is_waited_for() {
     client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     server.wait_for_requests(1);
     proxy.terminate();
-    eventually("the door is closed", || {
-        Client::try_connect(dependency.listen).is_err()
-    });
+    eventually("the door is closed", || Client::try_connect(dependency.listen).is_err());
     assert!(proxy.process.poll_exit().is_none(), "a call is in flight");
     gate.open();
     assert_eq!(client.read_answer(false).unwrap().text(), "late");
@@ -109,10 +85,7 @@ fn the_grace_ends_what_does_not_end_itself() {
     let begun = Instant::now();
     proxy.terminate();
     proxy.process.wait(Duration::from_secs(15));
-    assert!(
-        begun.elapsed() >= Duration::from_secs(1),
-        "not before its grace"
-    );
+    assert!(begun.elapsed() >= Duration::from_secs(1), "not before its grace");
 }
 
 #[test]
@@ -123,9 +96,7 @@ fn a_second_signal_ends_it_at_once() {
     client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     server.wait_for_requests(1);
     proxy.terminate();
-    eventually("the door is closed", || {
-        Client::try_connect(dependency.listen).is_err()
-    });
+    eventually("the door is closed", || Client::try_connect(dependency.listen).is_err());
     proxy.terminate();
     proxy.process.wait(Duration::from_secs(10));
 }
@@ -134,9 +105,7 @@ fn a_second_signal_ends_it_at_once() {
 fn idle_callers_do_not_hold_it_up() {
     let server = Upstream::start(|_| upstream::ok("ok"));
     let (dependency, mut proxy) = start(&server, "{delay: 0s, grace: 60s}");
-    let mut idle: Vec<Client> = (0..50)
-        .map(|_| Client::connect(dependency.listen))
-        .collect();
+    let mut idle: Vec<Client> = (0..50).map(|_| Client::connect(dependency.listen)).collect();
     for client in &mut idle {
         assert_eq!(client.get("/").status, 200);
     }

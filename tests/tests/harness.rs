@@ -16,13 +16,7 @@ fn without_a_proxy_all_callers_are_in_flight_together() {
     let callers = std::thread::spawn(move || load::at_once(address, 200, &Ask::get()));
     eventually("all are in flight", || server.in_flight() == 200);
     gate.open();
-    assert!(
-        callers
-            .join()
-            .unwrap()
-            .into_iter()
-            .all(|answer| answer.unwrap().status == 200)
-    );
+    assert!(callers.join().unwrap().into_iter().all(|answer| answer.unwrap().status == 200));
     assert_eq!(server.most_in_flight(), 200);
     assert_eq!(server.in_flight(), 0);
 }
@@ -30,30 +24,19 @@ fn without_a_proxy_all_callers_are_in_flight_together() {
 #[test]
 fn cut_answers_are_seen_as_cut() {
     let server = Upstream::start(|request| match request.target.as_str() {
-        "/length" => vec![
-            upstream::raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"),
-            Step::Close,
-        ],
+        "/length" => vec![upstream::raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"), Step::Close],
         "/chunked" => {
-            vec![
-                upstream::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"),
-                Step::Close,
-            ]
+            vec![upstream::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"), Step::Close]
         }
-        "/reset" => vec![
-            upstream::raw("HTTP/1.1 200 OK\r\n\r\nhalf"),
-            Step::Wait(Duration::from_millis(20)),
-            Step::Reset,
-        ],
+        "/reset" => {
+            vec![upstream::raw("HTTP/1.1 200 OK\r\n\r\nhalf"), Step::Wait(Duration::from_millis(20)), Step::Reset]
+        }
         "/head" => vec![upstream::raw("HTTP/1.1 200 OK\r\nContent-"), Step::Close],
         _ => vec![Step::Close],
     });
     for target in ["/length", "/chunked", "/reset", "/head"] {
         let answer = Client::connect(server.address).try_call("GET", target, &[], b"");
-        assert!(
-            matches!(answer, Err(Failure::Cut { .. })),
-            "{target}: {answer:?}"
-        );
+        assert!(matches!(answer, Err(Failure::Cut { .. })), "{target}: {answer:?}");
     }
     let answer = Client::connect(server.address).try_call("GET", "/none", &[], b"");
     assert!(matches!(answer, Err(Failure::NoAnswer(_))), "{answer:?}");
@@ -67,34 +50,15 @@ fn framings_are_read() {
              3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 5\r\n\r\n",
         )],
         "/echo" => upstream::ok(&String::from_utf8_lossy(&request.body)),
-        _ => vec![
-            upstream::raw("HTTP/1.0 200 OK\r\n\r\nto the end"),
-            Step::Close,
-        ],
+        _ => vec![upstream::raw("HTTP/1.0 200 OK\r\n\r\nto the end"), Step::Close],
     });
     let mut client = Client::connect(server.address);
     let answer = client.get("/chunked");
-    assert_eq!(
-        (answer.text().as_str(), answer.interim.as_slice()),
-        ("abcde", &[103][..])
-    );
+    assert_eq!((answer.text().as_str(), answer.interim.as_slice()), ("abcde", &[103][..]));
     assert_eq!(answer.trailers, [("X-Sum".to_owned(), "5".to_owned())]);
-    assert_eq!(
-        client.post("/echo", b"there and back").text(),
-        "there and back"
-    );
+    assert_eq!(client.post("/echo", b"there and back").text(), "there and back");
     let chunked = b"5\r\nthere\r\n0\r\n\r\n";
-    assert_eq!(
-        client
-            .call(
-                "POST",
-                "/echo",
-                &[("Transfer-Encoding", "chunked")],
-                chunked
-            )
-            .text(),
-        "there"
-    );
+    assert_eq!(client.call("POST", "/echo", &[("Transfer-Encoding", "chunked")], chunked).text(), "there");
     assert_eq!(client.get("/end").text(), "to the end");
     client.expect_closed();
     assert_eq!(server.connections(), 1);

@@ -23,119 +23,44 @@ fn cases() -> Vec<(&'static str, Vec<u8>, u16)> {
         ("two hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
         ("host with a path", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),
         ("host with user", "GET / HTTP/1.1\r\nHost: me@a\r\n\r\n"),
-        (
-            "space before colon",
-            "GET / HTTP/1.1\r\nHost: a\r\nX-A : 1\r\n\r\n",
-        ),
+        ("space before colon", "GET / HTTP/1.1\r\nHost: a\r\nX-A : 1\r\n\r\n"),
         ("space before name", "GET / HTTP/1.1\r\n Host: a\r\n\r\n"),
         ("no colon", "GET / HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n"),
         ("empty name", "GET / HTTP/1.1\r\nHost: a\r\n: 1\r\n\r\n"),
-        (
-            "name with a bracket",
-            "GET / HTTP/1.1\r\nHost: a\r\nX[a]: 1\r\n\r\n",
-        ),
-        (
-            "NUL in value",
-            "GET / HTTP/1.1\r\nHost: a\r\nX-A: a\0b\r\n\r\n",
-        ),
-        (
-            "bare CR in value",
-            "GET / HTTP/1.1\r\nHost: a\r\nX-A: a\rb\r\n\r\n",
-        ),
-        (
-            "folded field",
-            "GET / HTTP/1.1\r\nHost: a\r\nX-A: a\r\n b\r\n\r\n",
-        ),
+        ("name with a bracket", "GET / HTTP/1.1\r\nHost: a\r\nX[a]: 1\r\n\r\n"),
+        ("NUL in value", "GET / HTTP/1.1\r\nHost: a\r\nX-A: a\0b\r\n\r\n"),
+        ("bare CR in value", "GET / HTTP/1.1\r\nHost: a\r\nX-A: a\rb\r\n\r\n"),
+        ("folded field", "GET / HTTP/1.1\r\nHost: a\r\nX-A: a\r\n b\r\n\r\n"),
         (
             "length and chunked",
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         ),
-        (
-            "two lengths",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
-        ),
-        (
-            "length list",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 6\r\n\r\nabcdef",
-        ),
-        (
-            "negative length",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
-        ),
-        (
-            "signed length",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nabcde",
-        ),
-        (
-            "hex length",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\nabcde",
-        ),
-        (
-            "huge length",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        ),
-        (
-            "empty length",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n",
-        ),
-        (
-            "chunked not last",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "chunked twice",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "hidden chunked",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "identity",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\na",
-        ),
-        (
-            "chunked in 1.0",
-            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "space before chunked colon",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
-        ),
+        ("two lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef"),
+        ("length list", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 6\r\n\r\nabcdef"),
+        ("negative length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n"),
+        ("signed length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nabcde"),
+        ("hex length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\nabcde"),
+        ("huge length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n"),
+        ("empty length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n"),
+        ("chunked not last", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n"),
+        ("chunked twice", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"),
+        ("hidden chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
+        ("identity", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\na"),
+        ("chunked in 1.0", "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("space before chunked colon", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
         (
             "underscored length twin",
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5 5\r\n\r\nabcde",
         ),
         ("http/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     ];
-    let mut cases: Vec<_> = text
-        .iter()
-        .map(|(name, text)| (*name, text.as_bytes().to_vec(), 400))
-        .collect();
+    let mut cases: Vec<_> = text.iter().map(|(name, text)| (*name, text.as_bytes().to_vec(), 400)).collect();
     let long = |count: usize| "a".repeat(count);
-    cases.push((
-        "long target",
-        format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", long(17_000)).into(),
-        414,
-    ));
-    cases.push((
-        "long field",
-        format!("GET / HTTP/1.1\r\nHost: a\r\nX-A: {}\r\n\r\n", long(70_000)).into(),
-        431,
-    ));
-    let many: String = (0..200)
-        .map(|number| format!("X-{number}: 1\r\n"))
-        .collect();
-    cases.push((
-        "many fields",
-        format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n").into(),
-        431,
-    ));
-    cases.push((
-        "endless head",
-        format!("GET / HTTP/1.1\r\nHost: a\r\nX-A: {}", long(300_000)).into(),
-        431,
-    ));
+    cases.push(("long target", format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", long(17_000)).into(), 414));
+    cases.push(("long field", format!("GET / HTTP/1.1\r\nHost: a\r\nX-A: {}\r\n\r\n", long(70_000)).into(), 431));
+    let many: String = (0..200).map(|number| format!("X-{number}: 1\r\n")).collect();
+    cases.push(("many fields", format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n").into(), 431));
+    cases.push(("endless head", format!("GET / HTTP/1.1\r\nHost: a\r\nX-A: {}", long(300_000)).into(), 431));
     cases
 }
 
@@ -163,11 +88,7 @@ fn malformed_heads_get_an_answer_a_close_and_nothing_else() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(server.requests(), 0, "{:?}", server.seen());
-    assert_eq!(
-        Client::connect(dependency.listen).get("/").text(),
-        "reached",
-        "and others are served"
-    );
+    assert_eq!(Client::connect(dependency.listen).get("/").text(), "reached", "and others are served");
 }
 
 #[test]
@@ -187,26 +108,12 @@ fn malformed_chunks_end_the_call_on_both_sides() {
     ];
     for body in bodies {
         let mut client = Client::connect(dependency.listen);
-        client
-            .write(format!(
-                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
-            ))
-            .unwrap();
-        let answer = client
-            .read_answer(false)
-            .unwrap_or_else(|failure| panic!("{body:?}: {failure:?}"));
-        assert_eq!(
-            (answer.status, answer.reason()),
-            (400, Some("MalformedRequest")),
-            "{body:?}: {answer}"
-        );
+        client.write(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}")).unwrap();
+        let answer = client.read_answer(false).unwrap_or_else(|failure| panic!("{body:?}: {failure:?}"));
+        assert_eq!((answer.status, answer.reason()), (400, Some("MalformedRequest")), "{body:?}: {answer}");
         client.expect_closed();
     }
-    assert_eq!(
-        server.requests(),
-        0,
-        "a body that never became whole was never answered"
-    );
+    assert_eq!(server.requests(), 0, "a body that never became whole was never answered");
 }
 
 #[test]
@@ -218,40 +125,22 @@ fn good_input_that_looks_odd_is_served() {
         ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "0"),
         ("GET / HTTP/1.1\r\nHost:\ta \t\r\n\r\n", "0"),
         ("GET /?q=%00%zz{}|^ HTTP/1.1\r\nHost: a\r\n\r\n", "0"),
-        (
-            "GET / HTTP/1.1\r\nHost: a\r\nX-Latin: caf\u{e9}\r\n\r\n",
-            "0",
-        ),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX-Latin: caf\u{e9}\r\n\r\n", "0"),
         ("M-SEARCH / HTTP/1.1\r\nHost: a\r\n\r\n", "0"),
         ("GET / HTTP/1.0\r\n\r\n", "0"),
         ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "0"),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab",
-            "2",
-        ),
-        (
-            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",
-            "2",
-        ),
-        (
-            "POST / HTTP/1.1\r\nhOST: a\r\ntransfer-ENCODING: Chunked\r\n\r\n02;a=\"b\"\r\nab\r\n000\r\n\r\n",
-            "2",
-        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab", "2"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab", "2"),
+        ("POST / HTTP/1.1\r\nhOST: a\r\ntransfer-ENCODING: Chunked\r\n\r\n02;a=\"b\"\r\nab\r\n000\r\n\r\n", "2"),
     ] {
         let mut client = Client::connect(dependency.listen);
         client.write(text).unwrap();
-        let answer = client
-            .read_answer(false)
-            .unwrap_or_else(|failure| panic!("{text:?}: {failure:?}"));
+        let answer = client.read_answer(false).unwrap_or_else(|failure| panic!("{text:?}: {failure:?}"));
         // Two equal lengths may be taken as one or refused (RFC 9112 6.3); both are safe.
         if text.matches("Content-Length").count() == 2 && answer.status == 400 {
             continue;
         }
-        assert_eq!(
-            (answer.status, answer.text().as_str()),
-            (200, expected),
-            "{text:?}: {answer}"
-        );
+        assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{text:?}: {answer}");
     }
 }
 
@@ -278,21 +167,10 @@ fn slow_heads_are_timed_out_and_harm_nobody() {
     }
     for client in &mut slow {
         let answer = client.read_answer(false).expect("an answer");
-        assert_eq!(
-            (answer.status, answer.reason()),
-            (408, Some("RequestHeadTimeout")),
-            "{answer}"
-        );
+        assert_eq!((answer.status, answer.reason()), (408, Some("RequestHeadTimeout")), "{answer}");
         client.expect_closed();
     }
-    assert!(
-        begun.elapsed() >= Duration::from_secs(9),
-        "not before its 10 s: {:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() >= Duration::from_secs(9), "not before its 10 s: {:?}", begun.elapsed());
     let tally = load.finish();
-    assert!(
-        tally.failures.is_empty() && tally.ok() == tally.answers() && tally.ok() > 100,
-        "{tally:?}"
-    );
+    assert!(tally.failures.is_empty() && tally.ok() == tally.answers() && tally.ok() > 100, "{tally:?}");
 }

@@ -29,20 +29,14 @@ fn rule(namespace: &Namespace, rule: &str) {
 }
 
 fn redirect_outbound(pod: &Namespace) {
-    rule(
-        pod,
-        &format!("-t nat -A OUTPUT -p tcp -m owner --uid-owner {PROXY_USER} -j RETURN"),
-    );
+    rule(pod, &format!("-t nat -A OUTPUT -p tcp -m owner --uid-owner {PROXY_USER} -j RETURN"));
     rule(pod, "-t nat -A OUTPUT -p tcp -o lo -j RETURN");
     rule(pod, "-t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 15001");
 }
 
 /// Everything, the proxy's own ports too: the worst case for the proxy.
 fn redirect_inbound(pod: &Namespace) {
-    rule(
-        pod,
-        "-t nat -A PREROUTING -p tcp -i eth0 -j REDIRECT --to-ports 15006",
-    );
+    rule(pod, "-t nat -A PREROUTING -p tcp -i eth0 -j REDIRECT --to-ports 15006");
 }
 
 fn at(host: &str, port: u16) -> SocketAddr {
@@ -98,45 +92,22 @@ fn redirected_calls_go_where_they_were_going_under_the_policy_of_their_host() {
                     upstream::ok("fraud")
                 }
             });
-            assert_eq!(
-                get(&pod, at(host, 8080), "fraud.internal").text(),
-                "fraud",
-                "{host}"
-            );
+            assert_eq!(get(&pod, at(host, 8080), "fraud.internal").text(), "fraud", "{host}");
             let mut holder = pod.run(|| Client::connect(at(host, 8080)));
-            holder
-                .write("GET /held HTTP/1.1\r\nHost: fraud.internal\r\n\r\n")
-                .unwrap();
+            holder.write("GET /held HTTP/1.1\r\nHost: fraud.internal\r\n\r\n").unwrap();
             fraud.wait_for_requests(2);
             let refusal = get(&pod, at(host, 8080), "fraud.internal");
             assert_eq!(refusal.reason(), Some("BulkheadFull"), "{host}: {refusal}");
-            assert_eq!(
-                refusal.detail("policy"),
-                Some("shop/fraud-api"),
-                "{host}: {refusal}"
-            );
+            assert_eq!(refusal.detail("policy"), Some("shop/fraud-api"), "{host}: {refusal}");
             // Another host on the same connection's address has no policy.
-            assert_eq!(
-                get(&pod, at(host, 8080), "other.internal").text(),
-                "fraud",
-                "{host}"
-            );
+            assert_eq!(get(&pod, at(host, 8080), "other.internal").text(), "fraud", "{host}");
             gate.open();
             assert_eq!(holder.read_answer(false).unwrap().text(), "held");
 
             let _ledger = server(&outside, at(host, 9090), |_| upstream::ok("ledger"));
-            assert_eq!(
-                get(&pod, at(host, 9090), "whatever").text(),
-                "ledger",
-                "{host}"
-            );
+            assert_eq!(get(&pod, at(host, 9090), "whatever").text(), "ledger", "{host}");
         }
-        let (fraud, ledger) = pod.run(|| {
-            (
-                proxy.admin.dependency("fraud-api"),
-                proxy.admin.dependency("ledger"),
-            )
-        });
+        let (fraud, ledger) = pod.run(|| (proxy.admin.dependency("fraud-api"), proxy.admin.dependency("ledger")));
         assert_eq!(fraud["requests_total"], 6, "{fraud:#}");
         assert_eq!(ledger["requests_total"], 2, "{ledger:#}");
     });
@@ -151,30 +122,15 @@ fn redirected_callers_reach_the_application_at_its_own_address() {
         for (host, caller) in [(POD, OUTSIDE), (POD6, OUTSIDE6)] {
             let app = server(&pod, at(host, 8080), |_| upstream::ok("app"));
             let answer = get(&outside, at(host, 8080), "payments.shop");
-            assert_eq!(
-                (answer.status, answer.text().as_str()),
-                (200, "app"),
-                "{host}: {answer}"
-            );
+            assert_eq!((answer.status, answer.text().as_str()), (200, "app"), "{host}: {answer}");
             let seen = &app.seen()[0];
             let forwarded = seen.field("x-forwarded-for").unwrap_or_default();
             assert!(forwarded.contains(caller), "{host}: {forwarded}");
             let nobody = get(&outside, at(host, 8081), "payments.shop");
-            assert_eq!(
-                (nobody.status, nobody.reason()),
-                (503, Some("ConnectFailure")),
-                "{host}: {nobody}"
-            );
-            assert_eq!(
-                nobody.detail("policy"),
-                None,
-                "strangers learn the reason alone: {nobody}"
-            );
+            assert_eq!((nobody.status, nobody.reason()), (503, Some("ConnectFailure")), "{host}: {nobody}");
+            assert_eq!(nobody.detail("policy"), None, "strangers learn the reason alone: {nobody}");
         }
-        assert_eq!(
-            pod.run(|| proxy.admin.status())["inbound"]["requests_total"],
-            4
-        );
+        assert_eq!(pod.run(|| proxy.admin.status())["inbound"]["requests_total"], 4);
     });
 }
 
@@ -200,11 +156,7 @@ fn nothing_from_outside_reaches_the_proxys_listeners_or_loopback() {
             // By redirect: the original destination is one of the proxy's own, or one that only loopback has.
             for port in OWN_PORTS {
                 let answer = get(&outside, at(host, port), "a");
-                assert_eq!(
-                    (answer.status, answer.reason()),
-                    (502, Some("Loop")),
-                    "{host} {port}: {answer}"
-                );
+                assert_eq!((answer.status, answer.reason()), (502, Some("Loop")), "{host} {port}: {answer}");
             }
             for port in [9999, 9101] {
                 let answer = get(&outside, at(host, port), "a");
@@ -212,14 +164,7 @@ fn nothing_from_outside_reaches_the_proxys_listeners_or_loopback() {
             }
             // By Host, absolute-form and CONNECT, on a connection that may go to the application.
             for port in OWN_PORTS.into_iter().chain([9999, 9101]) {
-                for named in [
-                    "127.0.0.1",
-                    "localhost",
-                    "[::1]",
-                    "0.0.0.0",
-                    "[::ffff:127.0.0.1]",
-                    POD,
-                ] {
+                for named in ["127.0.0.1", "localhost", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]", POD] {
                     let authority = format!("{named}:{port}");
                     let answer = get(&outside, at(host, 8080), &authority);
                     assert_eq!(answer.text(), "app", "Host {authority}: {answer}");
@@ -234,11 +179,7 @@ fn nothing_from_outside_reaches_the_proxys_listeners_or_loopback() {
                     assert_eq!(answer.text(), "app", "absolute {authority}: {answer}");
                     let answer = outside.run(|| {
                         let mut client = Client::connect(at(host, 8080));
-                        client
-                            .write(format!(
-                                "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
-                            ))
-                            .unwrap();
+                        client.write(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).unwrap();
                         client.read_answer(false).expect("an answer")
                     });
                     assert!(answer.status >= 400, "CONNECT {authority}: {answer}");
@@ -247,10 +188,7 @@ fn nothing_from_outside_reaches_the_proxys_listeners_or_loopback() {
         }
         assert_eq!(secret.connections() + secret6.connections(), 0);
         assert!(app.requests() > 0 && app6.requests() > 0);
-        assert_eq!(
-            pod.run(|| proxy.admin.metric("plimsoll_bugs_total", &[])),
-            0.0
-        );
+        assert_eq!(pod.run(|| proxy.admin.metric("plimsoll_bugs_total", &[])), 0.0);
     });
 }
 
@@ -258,19 +196,10 @@ fn nothing_from_outside_reaches_the_proxys_listeners_or_loopback() {
 fn an_outbound_listener_open_to_others_is_no_forward_proxy_for_them() {
     as_root(|| {
         let (pod, outside) = joined();
-        let proxy = pod.run(|| {
-            Setup::new()
-                .arg("--outbound")
-                .arg(format!("{POD}:15001"))
-                .start()
-        });
+        let proxy = pod.run(|| Setup::new().arg("--outbound").arg(format!("{POD}:15001")).start());
         let secret = server(&pod, at("127.0.0.1", 9999), |_| upstream::ok("secret"));
         let third = server(&outside, at(OUTSIDE, 8080), |_| upstream::ok("third party"));
-        for authority in [
-            "127.0.0.1:9999".to_owned(),
-            format!("{OUTSIDE}:8080"),
-            proxy.admin.address.to_string(),
-        ] {
+        for authority in ["127.0.0.1:9999".to_owned(), format!("{OUTSIDE}:8080"), proxy.admin.address.to_string()] {
             let answer = outside.run(|| {
                 Client::connect(proxy.outbound).call(
                     "GET",
@@ -279,18 +208,10 @@ fn an_outbound_listener_open_to_others_is_no_forward_proxy_for_them() {
                     b"",
                 )
             });
-            assert_eq!(
-                (answer.status, answer.reason()),
-                (403, Some("Forbidden")),
-                "{authority}: {answer}"
-            );
+            assert_eq!((answer.status, answer.reason()), (403, Some("Forbidden")), "{authority}: {answer}");
             let answer = outside.run(|| {
                 let mut client = Client::connect(proxy.outbound);
-                client
-                    .write(format!(
-                        "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
-                    ))
-                    .unwrap();
+                client.write(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).unwrap();
                 client.read_answer(false).expect("an answer")
             });
             assert!(answer.status >= 400, "CONNECT {authority}: {answer}");

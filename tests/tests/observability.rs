@@ -22,48 +22,23 @@ fn a_call_without_trace_gets_one_and_a_call_with_one_keeps_it() {
     client.get("/");
     client.get("/");
     let given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    client.call(
-        "GET",
-        "/",
-        &[
-            ("traceparent", given),
-            ("tracestate", "a=b"),
-            ("x-request-id", "mine"),
-        ],
-        b"",
-    );
+    client.call("GET", "/", &[("traceparent", given), ("tracestate", "a=b"), ("x-request-id", "mine")], b"");
     let seen = server.seen();
-    let traces: Vec<&str> = seen
-        .iter()
-        .map(|request| request.field("traceparent").expect("a trace"))
-        .collect();
+    let traces: Vec<&str> = seen.iter().map(|request| request.field("traceparent").expect("a trace")).collect();
     for trace in &traces {
         let parts: Vec<&str> = trace.split('-').collect();
         let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
         assert_eq!(lengths, [2, 32, 16, 2], "{trace}");
         assert!(
-            parts.iter().all(|part| part
-                .chars()
-                .all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase())),
+            parts.iter().all(|part| part.chars().all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase())),
             "{trace}"
         );
         assert_ne!(parts[1], "0".repeat(32));
     }
     assert_ne!(traces[0], traces[1]);
-    assert!(
-        traces[2].contains("0af7651916cd43dd8448eb211c80319c"),
-        "{}",
-        traces[2]
-    );
-    assert!(
-        seen[0]
-            .field("x-request-id")
-            .is_some_and(|id| id.len() >= 16)
-    );
-    assert_eq!(
-        (seen[2].field("x-request-id"), seen[2].field("tracestate")),
-        (Some("mine"), Some("a=b"))
-    );
+    assert!(traces[2].contains("0af7651916cd43dd8448eb211c80319c"), "{}", traces[2]);
+    assert!(seen[0].field("x-request-id").is_some_and(|id| id.len() >= 16));
+    assert_eq!((seen[2].field("x-request-id"), seen[2].field("tracestate")), (Some("mine"), Some("a=b")));
 }
 
 #[test]
@@ -85,45 +60,20 @@ fn every_call_is_counted_once() {
     assert_eq!(total(&[mine, ("code_class", "2xx")]), 3.0);
     assert_eq!(total(&[mine, ("code_class", "4xx")]), 1.0);
     assert_eq!(total(&[mine, ("code_class", "5xx")]), 3.0);
-    assert_eq!(
-        proxy
-            .admin
-            .metric("plimsoll_rejections_total", &[("reason", "UpstreamReset")]),
-        1.0
-    );
-    assert_eq!(
-        proxy
-            .admin
-            .metric("plimsoll_request_duration_seconds_count", &[mine]),
-        7.0
-    );
-    assert_eq!(
-        proxy
-            .admin
-            .metric("plimsoll_attempts_total", &[("attempt", "first")]),
-        7.0
-    );
+    assert_eq!(proxy.admin.metric("plimsoll_rejections_total", &[("reason", "UpstreamReset")]), 1.0);
+    assert_eq!(proxy.admin.metric("plimsoll_request_duration_seconds_count", &[mine]), 7.0);
+    assert_eq!(proxy.admin.metric("plimsoll_attempts_total", &[("attempt", "first")]), 7.0);
     assert_eq!(proxy.admin.metric("plimsoll_bugs_total", &[]), 0.0);
 }
 
 #[test]
 fn metrics_are_open_metrics_without_secrets() {
     let server = Upstream::start(|_| upstream::ok("ok"));
-    let (dependency, proxy) = start(
-        &server,
-        "  circuitBreaker: {}\n  bulkhead: {maxConcurrentCalls: 5}\n  retry: {}",
-    );
-    Client::connect(dependency.listen).call(
-        "GET",
-        "/secret-path?token=abc",
-        &[("Host", "secret-host")],
-        b"",
-    );
+    let (dependency, proxy) = start(&server, "  circuitBreaker: {}\n  bulkhead: {maxConcurrentCalls: 5}\n  retry: {}");
+    Client::connect(dependency.listen).call("GET", "/secret-path?token=abc", &[("Host", "secret-host")], b"");
     let answer = proxy.admin.request("GET", "/metrics", "");
     assert!(
-        answer
-            .field("content-type")
-            .is_some_and(|kind| kind.starts_with("application/openmetrics-text")),
+        answer.field("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")),
         "{answer}"
     );
     let text = answer.text();
@@ -158,10 +108,7 @@ fn a_refusal_is_in_decisions_with_its_numbers_and_without_secrets() {
     server.wait_for_requests(1);
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let given = format!("00-{trace}-b7ad6b7169203331-01");
-    let fields = [
-        ("traceparent", given.as_str()),
-        ("Authorization", "Basic c2VjcmV0"),
-    ];
+    let fields = [("traceparent", given.as_str()), ("Authorization", "Basic c2VjcmV0")];
     let refusal = Client::connect(dependency.listen).call("GET", "/pay?card=4111", &fields, b"");
     assert_eq!(refusal.reason(), Some("BulkheadFull"));
     let answer = proxy.admin.request("GET", "/decisions", "");
@@ -171,61 +118,24 @@ fn a_refusal_is_in_decisions_with_its_numbers_and_without_secrets() {
     let decision = proxy.admin.json("/decisions")["decisions"][0].clone();
     assert_eq!(decision["reason"], "BulkheadFull", "{decision:#}");
     assert_eq!(decision["policy"], "shop/fraud-api", "{decision:#}");
-    assert_eq!(
-        (&decision["observed"], &decision["limit"]),
-        (&1.into(), &1.into()),
-        "{decision:#}"
-    );
-    assert_eq!(
-        (&decision["status"], &decision["method"]),
-        (&503.into(), &"GET".into()),
-        "{decision:#}"
-    );
+    assert_eq!((&decision["observed"], &decision["limit"]), (&1.into(), &1.into()), "{decision:#}");
+    assert_eq!((&decision["status"], &decision["method"]), (&503.into(), &"GET".into()), "{decision:#}");
     assert_eq!(decision["trace_id"], trace, "{decision:#}");
     let id = decision["id"].as_str().expect("an id");
-    assert_eq!(
-        proxy.admin.json(&format!("/decisions?id={id}"))["decisions"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(proxy.admin.json(&format!("/decisions?id={id}"))["decisions"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn a_refusal_is_json_for_who_wants_it() {
     let (dependency, _proxy) = start(&Upstream::start(|_| vec![Step::Reset]), "");
-    let answer = Client::connect(dependency.listen).call(
-        "GET",
-        "/",
-        &[("Accept", "application/problem+json")],
-        b"",
-    );
-    assert_eq!(
-        answer.field("content-type"),
-        Some("application/problem+json"),
-        "{answer}"
-    );
+    let answer = Client::connect(dependency.listen).call("GET", "/", &[("Accept", "application/problem+json")], b"");
+    assert_eq!(answer.field("content-type"), Some("application/problem+json"), "{answer}");
     let problem: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
     assert_eq!(problem["status"], 503, "{problem}");
     let answer = Client::connect(dependency.listen).get("/");
-    assert!(
-        answer
-            .field("content-type")
-            .is_some_and(|kind| kind.starts_with("text/plain")),
-        "{answer}"
-    );
-    assert_eq!(
-        answer.text().trim_end().lines().count(),
-        1,
-        "one line: {answer}"
-    );
-    assert!(
-        answer
-            .field("proxy-status")
-            .is_some_and(|value| value.starts_with("plimsoll; error=")),
-        "{answer}"
-    );
+    assert!(answer.field("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{answer}");
+    assert_eq!(answer.text().trim_end().lines().count(), 1, "one line: {answer}");
+    assert!(answer.field("proxy-status").is_some_and(|value| value.starts_with("plimsoll; error=")), "{answer}");
 }
 
 #[test]
@@ -234,10 +144,8 @@ fn state_changes_are_events_and_log_lines() {
     let breaker = "  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 10, minimumNumberOfCalls: 5, waitDurationInOpenState: 60s}";
     let (dependency, proxy) = start(&server, breaker);
     let mut events = Client::connect(proxy.admin.address);
-    let head = format!(
-        "GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
-        proxy.admin.token()
-    );
+    let head =
+        format!("GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", proxy.admin.token());
     events.write(head).unwrap();
     let (status, fields) = events.read_head().unwrap();
     assert_eq!(status, 200, "{fields:?}");
@@ -251,13 +159,9 @@ fn state_changes_are_events_and_log_lines() {
         text.push_str(&String::from_utf8_lossy(&buffer[..count]));
         text.contains("event: circuit")
     });
-    assert!(
-        text.contains("Open") && text.contains("shop/fraud-api"),
-        "{text}"
-    );
-    let logged = proxy.process.stderr_line(Duration::from_secs(5), |line| {
-        line.contains("fraud-api") && line.contains("Open")
-    });
+    assert!(text.contains("Open") && text.contains("shop/fraud-api"), "{text}");
+    let logged =
+        proxy.process.stderr_line(Duration::from_secs(5), |line| line.contains("fraud-api") && line.contains("Open"));
     assert!(logged.is_some(), "{}", proxy.process.output());
 }
 
@@ -270,29 +174,15 @@ fn the_access_log_has_a_line_for_each_call() {
     let dependency = listened("fraud-api", server.address, "");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("access.log");
-    let proxy = Setup::new()
-        .policy(&dependency.policy)
-        .arg("--access-log")
-        .arg(file.to_str().unwrap())
-        .start();
+    let proxy = Setup::new().policy(&dependency.policy).arg("--access-log").arg(file.to_str().unwrap()).start();
     let mut client = Client::connect(dependency.listen);
     client.get("/one");
     client.get("/reset");
-    let lines = || {
-        std::fs::read_to_string(&file)
-            .unwrap_or_default()
-            .lines()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    let lines = || std::fs::read_to_string(&file).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
     eventually("both lines are written", || lines().len() == 2);
     let lines = lines();
     assert!(lines[0].contains("200"), "{}", lines[0]);
-    assert!(
-        lines[1].contains("UpstreamReset") && lines[1].contains("503"),
-        "{}",
-        lines[1]
-    );
+    assert!(lines[1].contains("UpstreamReset") && lines[1].contains("503"), "{}", lines[1]);
     let trace = server.seen()[0].field("traceparent").unwrap()[3..35].to_owned();
     assert!(lines[0].contains(&trace), "{}", lines[0]);
     drop(proxy);
@@ -306,7 +196,5 @@ fn latency_is_shown_from_fifty_samples_on() {
     for _ in 0..60 {
         client.get("/");
     }
-    eventually("percentiles are published", || {
-        proxy.admin.dependency("fraud-api")["latency_ms"]["p99"].is_number()
-    });
+    eventually("percentiles are published", || proxy.admin.dependency("fraud-api")["latency_ms"]["p99"].is_number());
 }

@@ -29,40 +29,19 @@ fn one_connection_serves_many_callers_in_turn() {
 
 #[test]
 fn a_post_that_was_read_and_reset_is_seen_once() {
-    let server = Upstream::start(|request| {
-        if request.method == "POST" {
-            vec![Step::Reset]
-        } else {
-            upstream::ok("ok")
-        }
-    });
+    let server =
+        Upstream::start(|request| if request.method == "POST" { vec![Step::Reset] } else { upstream::ok("ok") });
     for spec in ["", "  retry: {maxAttempts: 3}"] {
         let (dependency, _proxy) = start(server.address, spec);
         let before = server.requests();
         let mut client = Client::connect(dependency.listen);
         assert_eq!(client.get("/").status, 200);
         let answer = client.post("/", b"{\"amount\":10}");
-        assert_eq!(
-            (answer.status, answer.reason()),
-            (503, Some("UpstreamReset")),
-            "{answer}"
-        );
-        let posts: Vec<_> = server
-            .seen()
-            .into_iter()
-            .skip(before)
-            .filter(|request| request.method == "POST")
-            .collect();
+        assert_eq!((answer.status, answer.reason()), (503, Some("UpstreamReset")), "{answer}");
+        let posts: Vec<_> = server.seen().into_iter().skip(before).filter(|request| request.method == "POST").collect();
         assert_eq!(posts.len(), 1, "with {spec:?}");
-        assert_eq!(
-            posts[0].nth, 1,
-            "it went out on the connection that was in use just before"
-        );
-        assert_eq!(
-            client.get("/").status,
-            200,
-            "the caller's own connection lives on"
-        );
+        assert_eq!(posts[0].nth, 1, "it went out on the connection that was in use just before");
+        assert_eq!(client.get("/").status, 200, "the caller's own connection lives on");
     }
 }
 
@@ -78,11 +57,7 @@ fn a_connection_closed_while_idle_costs_no_call() {
     let mut client = Client::connect(dependency.listen);
     for round in 1..=40 {
         let method = if round % 2 == 0 { "GET" } else { "POST" };
-        assert_eq!(
-            client.call(method, "/", &[], b"").status,
-            200,
-            "{method} {round}"
-        );
+        assert_eq!(client.call(method, "/", &[], b"").status, 200, "{method} {round}");
         eventually("the server has closed", || server.open_connections() == 0);
     }
     assert_eq!(server.requests(), 40, "nothing was sent twice");
@@ -93,10 +68,7 @@ fn a_connection_closed_with_the_next_call_on_its_way_costs_idempotent_calls_noth
     // The server closes idle connections after a moment, so some calls meet the FIN on their way.
     let server = Upstream::start(|_| upstream::ok("ok"));
     server.close_idle_after(Duration::from_millis(10));
-    let (dependency, _proxy) = start(
-        server.address,
-        "  retry: {maxAttempts: 3, backoff: {base: 1ms, max: 5ms}}",
-    );
+    let (dependency, _proxy) = start(server.address, "  retry: {maxAttempts: 3, backoff: {base: 1ms, max: 5ms}}");
     let mut client = Client::connect(dependency.listen);
     for _ in 0..100 {
         assert_eq!(client.get("/").status, 200);
@@ -116,10 +88,7 @@ fn an_old_idle_connection_is_not_trusted_with_a_post() {
     std::thread::sleep(Duration::from_millis(1_300));
     assert_eq!(client.post("/3", b"{}").status, 200);
     let seen = server.seen();
-    assert_ne!(
-        seen[2].connection, seen[0].connection,
-        "a POST takes a fresh one"
-    );
+    assert_ne!(seen[2].connection, seen[0].connection, "a POST takes a fresh one");
 }
 
 #[test]
@@ -143,18 +112,10 @@ fn connection_close_is_obeyed_both_ways() {
     let (dependency, _proxy) = start(server.address, "");
     let mut client = Client::connect(dependency.listen);
     assert_eq!(client.get("/").status, 200);
-    assert_eq!(
-        client.get("/").status,
-        200,
-        "the caller's connection is another matter"
-    );
+    assert_eq!(client.get("/").status, 200, "the caller's connection is another matter");
     assert_eq!(server.connections(), 2);
     let answer = client.call("GET", "/", &[("Connection", "close")], b"");
-    assert_eq!(
-        answer.field("connection").map(str::to_lowercase),
-        Some("close".to_owned()),
-        "{answer}"
-    );
+    assert_eq!(answer.field("connection").map(str::to_lowercase), Some("close".to_owned()), "{answer}");
     client.expect_closed();
 }
 
@@ -169,28 +130,18 @@ fn an_early_refusal_of_a_body_is_delivered_even_when_the_server_resets() {
     for size in [1, 100_000, 4_000_000] {
         let mut client = Client::connect(dependency.listen);
         let answer = client.call("POST", "/", &[], &vec![b'x'; size]);
-        assert_eq!(
-            (answer.status, answer.text().as_str()),
-            (413, "too much"),
-            "{size} bytes: {answer}"
-        );
+        assert_eq!((answer.status, answer.text().as_str()), (413, "too much"), "{size} bytes: {answer}");
     }
 }
 
 #[test]
 fn after_an_early_answer_neither_connection_is_confused() {
     let server = Upstream::start_early(|request| {
-        if request.method == "POST" {
-            upstream::answer(401, &[], "who are you")
-        } else {
-            upstream::ok("ok")
-        }
+        if request.method == "POST" { upstream::answer(401, &[], "who are you") } else { upstream::ok("ok") }
     });
     let (dependency, _proxy) = start(server.address, "");
     let mut client = Client::connect(dependency.listen);
-    client
-        .write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234")
-        .unwrap();
+    client.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234").unwrap();
     assert_eq!(client.read_answer(false).unwrap().status, 401);
     // The rest of the body is read away or the connection closed; it is never taken for a request.
     let _ = client.write("56789");
@@ -199,20 +150,9 @@ fn after_an_early_answer_neither_connection_is_confused() {
         Err(Failure::NoAnswer(_)) => {}
         Err(other) => panic!("{other:?}"),
     }
-    assert_eq!(
-        Client::connect(dependency.listen).get("/again").text(),
-        "ok"
-    );
-    for request in server
-        .seen()
-        .iter()
-        .filter(|request| request.method == "GET")
-    {
-        assert_ne!(
-            request.connection,
-            server.seen()[0].connection,
-            "the early answer's connection is not used again"
-        );
+    assert_eq!(Client::connect(dependency.listen).get("/again").text(), "ok");
+    for request in server.seen().iter().filter(|request| request.method == "GET") {
+        assert_ne!(request.connection, server.seen()[0].connection, "the early answer's connection is not used again");
     }
 }
 
@@ -225,18 +165,13 @@ fn a_caller_that_leaves_cancels_its_call() {
     server.wait_for_requests(1);
     drop(client);
     eventually("the server is told", || server.abandoned() == 1);
-    eventually("the permit is back", || {
-        proxy.admin.dependency("fraud-api")["bulkheads"][0]["in_flight"] == 0
-    });
+    eventually("the permit is back", || proxy.admin.dependency("fraud-api")["bulkheads"][0]["in_flight"] == 0);
 }
 
 #[test]
 fn a_caller_that_leaves_in_the_middle_of_an_answer_cancels_it() {
     let server = Upstream::start(|_| {
-        vec![
-            upstream::raw("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"),
-            Step::Fill(1_000_000_000),
-        ]
+        vec![upstream::raw("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"), Step::Fill(1_000_000_000)]
     });
     let (dependency, _proxy) = start(server.address, "");
     let mut client = Client::connect(dependency.listen);
@@ -249,25 +184,14 @@ fn a_caller_that_leaves_in_the_middle_of_an_answer_cancels_it() {
 #[test]
 fn ten_thousand_idle_connections_do_not_harm_others() {
     const IDLE: usize = 10_000;
-    let (_, most) =
-        nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
+    let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
     let needed = IDLE as u64 + 1_000;
     let limit = most.max(needed);
     nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, limit, limit)
-        .unwrap_or_else(|error| {
-            panic!("this test needs {needed} open files, the limit is {most}: {error}")
-        });
+        .unwrap_or_else(|error| panic!("this test needs {needed} open files, the limit is {most}: {error}"));
     let server = Upstream::start(|_| upstream::ok("ok"));
-    let dependency = listened(
-        "fraud-api",
-        server.address,
-        "  bulkhead: {maxConcurrentCalls: 50}",
-    );
-    let proxy = Setup::new()
-        .workers(2)
-        .policy(&dependency.policy)
-        .open_files(limit)
-        .start();
+    let dependency = listened("fraud-api", server.address, "  bulkhead: {maxConcurrentCalls: 50}");
+    let proxy = Setup::new().workers(2).policy(&dependency.policy).open_files(limit).start();
     let mut idle: Vec<Client> = (0..IDLE)
         .map(|_| {
             let mut client = Client::connect(dependency.listen);
@@ -278,20 +202,9 @@ fn ten_thousand_idle_connections_do_not_harm_others() {
     let load = Load::start(dependency.listen, 16, &Ask::get());
     load.wait_for_more(2_000);
     let tally = load.finish();
-    assert!(
-        tally.failures.is_empty() && tally.ok() == tally.answers(),
-        "{tally:?}"
-    );
+    assert!(tally.failures.is_empty() && tally.ok() == tally.answers(), "{tally:?}");
     for client in idle.iter_mut().step_by(97) {
-        assert_eq!(
-            client.get("/").status,
-            200,
-            "idle connections are still open"
-        );
+        assert_eq!(client.get("/").status, 200, "idle connections are still open");
     }
-    assert!(
-        proxy.admin.status()["connections"]["outbound"]
-            .as_u64()
-            .is_some_and(|open| open >= IDLE as u64)
-    );
+    assert!(proxy.admin.status()["connections"]["outbound"].as_u64().is_some_and(|open| open >= IDLE as u64));
 }

@@ -23,34 +23,16 @@ fn failing(status: u16, fields: &'static [(&'static str, &'static str)]) -> Upst
 
 /// Fails the first request of all and answers the others.
 fn failing_once(script: upstream::Script) -> Upstream {
-    Upstream::start(move |request| {
-        if request.before == 0 {
-            script.clone()
-        } else {
-            upstream::ok("up")
-        }
-    })
+    Upstream::start(move |request| if request.before == 0 { script.clone() } else { upstream::ok("up") })
 }
 
 fn attempts(method: &'static str, fields: &[(&str, &str)], spec: &str) -> (usize, Response) {
     let server = failing(503, &[]);
     let (dependency, _proxy) = start(server.address, spec);
-    let body: &[u8] = if method == "GET" {
-        b""
-    } else {
-        b"{\"amount\":10}"
-    };
+    let body: &[u8] = if method == "GET" { b"" } else { b"{\"amount\":10}" };
     let answer = Client::connect(dependency.listen).call(method, "/", fields, body);
-    assert_eq!(
-        (answer.status, answer.text().as_str()),
-        (503, "down"),
-        "the last answer goes out: {answer}"
-    );
-    assert_eq!(
-        answer.reason(),
-        None,
-        "an upstream's answer is no rejection: {answer}"
-    );
+    assert_eq!((answer.status, answer.text().as_str()), (503, "down"), "the last answer goes out: {answer}");
+    assert_eq!(answer.reason(), None, "an upstream's answer is no rejection: {answer}");
     for request in server.seen() {
         assert_eq!(request.body, body, "each attempt carries the whole body");
     }
@@ -66,15 +48,7 @@ fn safe_and_idempotent_calls_get_max_attempts_and_post_gets_one() {
     assert_eq!(attempts("POST", &[], QUICK).0, 1);
     assert_eq!(attempts("PATCH", &[], QUICK).0, 1);
     assert_eq!(attempts("POST", &key, QUICK).0, 3);
-    assert_eq!(
-        attempts(
-            "GET",
-            &[],
-            "  retry: {maxAttempts: 5, backoff: {base: 1ms, max: 5ms}}"
-        )
-        .0,
-        5
-    );
+    assert_eq!(attempts("GET", &[], "  retry: {maxAttempts: 5, backoff: {base: 1ms, max: 5ms}}").0, 5);
 }
 
 #[test]
@@ -94,28 +68,15 @@ fn without_a_retry_block_nothing_is_attempted_again() {
 #[test]
 fn an_answer_after_spent_retries_asks_not_to_be_retried() {
     let (made, answer) = attempts("GET", &[], QUICK);
-    assert_eq!(
-        (made, answer.field("x-plimsoll-retry")),
-        (3, Some("no")),
-        "{answer}"
-    );
+    assert_eq!((made, answer.field("x-plimsoll-retry")), (3, Some("no")), "{answer}");
 }
 
 #[test]
 fn a_call_that_is_itself_a_retry_is_not_retried() {
-    assert_eq!(
-        attempts("GET", &[("x-envoy-attempt-count", "2")], QUICK).0,
-        1
-    );
-    assert_eq!(
-        attempts("GET", &[("x-envoy-attempt-count", "1")], QUICK).0,
-        3
-    );
+    assert_eq!(attempts("GET", &[("x-envoy-attempt-count", "2")], QUICK).0, 1);
+    assert_eq!(attempts("GET", &[("x-envoy-attempt-count", "1")], QUICK).0, 3);
     let spec = "  retry: {onRetriedInbound: Retry, backoff: {base: 1ms, max: 5ms}}";
-    assert_eq!(
-        attempts("GET", &[("x-envoy-attempt-count", "2")], spec).0,
-        3
-    );
+    assert_eq!(attempts("GET", &[("x-envoy-attempt-count", "2")], spec).0, 3);
 }
 
 #[test]
@@ -134,11 +95,7 @@ fn retries_say_which_attempt_they_are() {
     let seen = server.seen();
     assert_eq!(seen.len(), 2);
     assert_eq!(seen[1].field("x-envoy-attempt-count"), Some("2"));
-    assert_eq!(
-        seen[0].field("x-request-id"),
-        seen[1].field("x-request-id"),
-        "one call, one id"
-    );
+    assert_eq!(seen[0].field("x-request-id"), seen[1].field("x-request-id"), "one call, one id");
 }
 
 #[test]
@@ -152,11 +109,7 @@ fn an_attempt_that_hangs_is_cut_and_made_again() {
     let server = failing_once(vec![Step::Hang]);
     let (dependency, _proxy) = start(server.address, spec);
     let answer = Client::connect(dependency.listen).post("/", b"{}");
-    assert_eq!(
-        (answer.status, answer.reason()),
-        (504, Some("AttemptTimeout")),
-        "{answer}"
-    );
+    assert_eq!((answer.status, answer.reason()), (504, Some("AttemptTimeout")), "{answer}");
     assert_eq!(server.requests(), 1);
 }
 
@@ -169,11 +122,7 @@ fn a_reset_after_the_request_is_repeated_only_for_calls_that_may_be() {
     let reset = failing_once(vec![Step::Reset]);
     let (dependency, _proxy) = start(reset.address, QUICK);
     let answer = Client::connect(dependency.listen).post("/", b"{}");
-    assert_eq!(
-        (answer.status, answer.reason()),
-        (503, Some("UpstreamReset")),
-        "{answer}"
-    );
+    assert_eq!((answer.status, answer.reason()), (503, Some("UpstreamReset")), "{answer}");
     assert_eq!(reset.requests(), 1);
 }
 
@@ -183,9 +132,7 @@ fn an_endpoint_that_refuses_connections_costs_no_call_of_any_method() {
     let nobody = address::reserve();
     let dependency = listened("fraud-api", good.address, QUICK);
     let both = format!("[\"{nobody}\", \"{}\"]", good.address);
-    let policy = dependency
-        .policy
-        .replace(&format!("[\"{}\"]", good.address), &both);
+    let policy = dependency.policy.replace(&format!("[\"{}\"]", good.address), &both);
     let _proxy = Setup::new().policy(&policy).start();
     for method in ["GET", "POST", "GET", "POST", "POST", "POST"] {
         let answer = Client::connect(dependency.listen).call(method, "/", &[], b"{}");
@@ -199,20 +146,12 @@ fn retry_after_is_a_floor_and_a_long_one_ends_it() {
     let (dependency, _proxy) = start(server.address, QUICK);
     let begun = Instant::now();
     assert_eq!(Client::connect(dependency.listen).get("/").text(), "up");
-    assert!(
-        begun.elapsed() >= Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
 
     let server = failing(503, &[("Retry-After", "60")]);
     let (dependency, _proxy) = start(server.address, QUICK);
     let answer = Client::connect(dependency.listen).get("/");
-    assert_eq!(
-        (answer.status, answer.field("retry-after")),
-        (503, Some("60")),
-        "as it came: {answer}"
-    );
+    assert_eq!((answer.status, answer.field("retry-after")), (503, Some("60")), "as it came: {answer}");
     assert_eq!(server.requests(), 1);
 }
 
@@ -239,10 +178,7 @@ fn a_body_above_the_buffer_streams_on_and_is_not_repeated() {
         let answer = Client::connect(dependency.listen).call("PUT", "/", &[], body);
         assert_eq!(answer.status, 503, "{answer}");
         assert_eq!(server.requests(), made);
-        assert!(
-            server.seen().iter().all(|request| request.body == **body),
-            "bodies arrive whole"
-        );
+        assert!(server.seen().iter().all(|request| request.body == **body), "bodies arrive whole");
     }
 }
 
@@ -257,11 +193,7 @@ fn a_kept_answer_beyond_16_kib_is_not_delivered_as_if_whole() {
     let (dependency, _proxy) = start(server.address, spec);
     let answer = Client::connect(dependency.listen).get("/");
     assert_ne!(answer.status, 200, "{answer}");
-    assert!(
-        answer.reason().is_some(),
-        "the proxy says what came of it: {}",
-        answer.status
-    );
+    assert!(answer.reason().is_some(), "the proxy says what came of it: {}", answer.status);
 }
 
 #[test]
@@ -276,14 +208,9 @@ fn under_total_failure_the_budget_holds_attempts_below_1_45_a_call() {
     let each = server.requests() as f64 / calls;
     assert!(tally.failures.is_empty(), "{:?}", tally.failures);
     assert!(each < 1.45, "{each} attempts a call");
-    assert!(
-        each > 1.05,
-        "{each} attempts a call: retries were made at all"
-    );
+    assert!(each > 1.05, "{each} attempts a call: retries were made at all");
     assert!(proxy.admin.metric("plimsoll_retries_denied_total", &[]) > 0.0);
-    let retries = proxy
-        .admin
-        .metric("plimsoll_attempts_total", &[("attempt", "retry")]);
+    let retries = proxy.admin.metric("plimsoll_attempts_total", &[("attempt", "retry")]);
     assert_eq!(retries as usize, server.requests() - tally.answers());
 }
 
@@ -295,43 +222,19 @@ fn three_layers_do_not_multiply_their_retries() {
     let innermost = listened("c", server.address, spec);
     let middle = listened("b", innermost.listen, spec);
     let outermost = listened("a", middle.listen, spec);
-    let _proxies: Vec<Proxy> = [&innermost, &middle, &outermost]
-        .map(|layer| Setup::new().workers(1).policy(&layer.policy).start())
-        .into();
+    let _proxies: Vec<Proxy> =
+        [&innermost, &middle, &outermost].map(|layer| Setup::new().workers(1).policy(&layer.policy).start()).into();
     let load = Load::start(outermost.listen, 8, &Ask::get());
     load.wait_for_more(1_000);
     let tally = load.finish();
     let each = server.requests() as f64 / tally.answers() as f64;
-    assert_eq!(
-        tally.statuses.keys().copied().collect::<Vec<_>>(),
-        [503],
-        "{tally:?}"
-    );
-    assert!(
-        (1.01..1.3).contains(&each),
-        "{each} attempts a call at the innermost server"
-    );
+    assert_eq!(tally.statuses.keys().copied().collect::<Vec<_>>(), [503], "{tally:?}");
+    assert!((1.01..1.3).contains(&each), "{each} attempts a call at the innermost server");
 }
 
 #[test]
 fn observe_makes_no_retry() {
-    assert_eq!(
-        attempts(
-            "GET",
-            &[],
-            "  retry: {mode: Observe, backoff: {base: 1ms, max: 5ms}}"
-        )
-        .0,
-        1
-    );
-    assert_eq!(
-        attempts(
-            "GET",
-            &[],
-            "  mode: Observe\n  retry: {backoff: {base: 1ms, max: 5ms}}"
-        )
-        .0,
-        1
-    );
+    assert_eq!(attempts("GET", &[], "  retry: {mode: Observe, backoff: {base: 1ms, max: 5ms}}").0, 1);
+    assert_eq!(attempts("GET", &[], "  mode: Observe\n  retry: {backoff: {base: 1ms, max: 5ms}}").0, 1);
     assert_eq!(attempts("GET", &[], "  retry: {mode: Disabled}").0, 1);
 }

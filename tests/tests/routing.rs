@@ -20,10 +20,7 @@ fn named(name: &'static str) -> Upstream {
 
 /// As to a forward proxy: the whole URL in the request line.
 fn absolute(proxy: SocketAddr, url: &str) -> Response {
-    let authority = url
-        .strip_prefix("http://")
-        .and_then(|rest| rest.split('/').next())
-        .expect("a URL");
+    let authority = url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).expect("a URL");
     Client::connect(proxy).call("GET", url, &[("Host", authority)], b"")
 }
 
@@ -31,10 +28,7 @@ fn absolute(proxy: SocketAddr, url: &str) -> Response {
 fn the_forward_proxy_routes_by_host() {
     let (fraud, ledger, wild) = (named("fraud"), named("ledger"), named("wild"));
     let to = |server: &Upstream, hosts: &str| {
-        format!(
-            "{{hosts: [{hosts}], endpoints: {{static: [\"{}\"]}}}}",
-            server.address
-        )
+        format!("{{hosts: [{hosts}], endpoints: {{static: [\"{}\"]}}}}", server.address)
     };
     let text = policy("fraud", &to(&fraud, "\"fraud.internal\""), "")
         + &policy("ledger", &to(&ledger, "\"ledger.internal:8443\""), "")
@@ -49,11 +43,7 @@ fn the_forward_proxy_routes_by_host() {
         ("http://deep.er.internal/", "wild"),
     ] {
         let answer = absolute(proxy.outbound, url);
-        assert_eq!(
-            (answer.status, answer.text().as_str()),
-            (200, expected),
-            "{url}: {answer}"
-        );
+        assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{url}: {answer}");
     }
     let seen = &fraud.seen()[0];
     assert_eq!(seen.target, "/a", "origin form goes to the origin");
@@ -65,21 +55,12 @@ fn the_forward_proxy_routes_by_host() {
 #[test]
 fn the_target_of_a_forwarded_request_decides_not_its_host_field() {
     let (fraud, other) = (named("fraud"), named("other"));
-    let to = |server: &Upstream, host: &str| {
-        format!(
-            "{{hosts: [{host}], endpoints: {{static: [\"{}\"]}}}}",
-            server.address
-        )
-    };
-    let text = policy("fraud", &to(&fraud, "fraud.internal"), "")
-        + &policy("other", &to(&other, "other.internal"), "");
+    let to =
+        |server: &Upstream, host: &str| format!("{{hosts: [{host}], endpoints: {{static: [\"{}\"]}}}}", server.address);
+    let text = policy("fraud", &to(&fraud, "fraud.internal"), "") + &policy("other", &to(&other, "other.internal"), "");
     let proxy = Setup::new().policy(&text).start();
-    let answer = Client::connect(proxy.outbound).call(
-        "GET",
-        "http://fraud.internal/",
-        &[("Host", "other.internal")],
-        b"",
-    );
+    let answer =
+        Client::connect(proxy.outbound).call("GET", "http://fraud.internal/", &[("Host", "other.internal")], b"");
     assert_eq!(answer.text(), "fraud", "RFC 9112 3.2.2: {answer}");
     assert_eq!(fraud.seen()[0].field("host"), Some("fraud.internal"));
 }
@@ -93,23 +74,14 @@ fn without_a_policy_everything_is_forwarded_and_nothing_refused() {
         assert_eq!(absolute(proxy.outbound, &url).text(), "plain");
     }
     assert_eq!(proxy.admin.status()["unlisted"]["requests_total"], 10);
-    assert_eq!(
-        proxy
-            .admin
-            .metric("plimsoll_requests_total", &[("dependency", "unlisted")]),
-        10.0
-    );
+    assert_eq!(proxy.admin.metric("plimsoll_requests_total", &[("dependency", "unlisted")]), 10.0);
 }
 
 #[test]
 fn a_forwarded_call_to_nobody_is_connect_failure() {
     let proxy = Setup::new().start();
     let answer = absolute(proxy.outbound, &format!("http://{}/", address::reserve()));
-    assert_eq!(
-        (answer.status, answer.reason()),
-        (503, Some("ConnectFailure")),
-        "{answer}"
-    );
+    assert_eq!((answer.status, answer.reason()), (503, Some("ConnectFailure")), "{answer}");
 }
 
 #[test]
@@ -127,25 +99,10 @@ fn routes_match_in_order_by_method_path_and_header() {
     client.get("/v1chargeless");
     client.call("GET", "/other", &[("X-Tier", "gold")], b"");
     client.get("/%76%31/./charge");
-    let count = |route: &str| {
-        proxy
-            .admin
-            .metric("plimsoll_requests_total", &[("route", route)])
-    };
-    assert_eq!(
-        (count("one"), count("two"), count("three")),
-        (1.0, 2.0, 1.0),
-        "prefixes match whole segments"
-    );
-    let targets: Vec<String> = server
-        .seen()
-        .into_iter()
-        .map(|request| request.target)
-        .collect();
-    assert!(
-        targets.contains(&"/%76%31/./charge".to_owned()),
-        "what is forwarded is untouched: {targets:?}"
-    );
+    let count = |route: &str| proxy.admin.metric("plimsoll_requests_total", &[("route", route)]);
+    assert_eq!((count("one"), count("two"), count("three")), (1.0, 2.0, 1.0), "prefixes match whole segments");
+    let targets: Vec<String> = server.seen().into_iter().map(|request| request.target).collect();
+    assert!(targets.contains(&"/%76%31/./charge".to_owned()), "what is forwarded is untouched: {targets:?}");
 }
 
 #[test]
@@ -154,13 +111,7 @@ fn nothing_leads_to_the_proxys_own_listeners() {
     let dependency = listened("fraud-api", server.address, "");
     let proxy = Setup::new().policy(&dependency.policy).start();
     let port = |address: SocketAddr| address.port();
-    let own = [
-        proxy.admin.address,
-        proxy.outbound,
-        proxy.inbound,
-        proxy.health,
-        dependency.listen,
-    ];
+    let own = [proxy.admin.address, proxy.outbound, proxy.inbound, proxy.health, dependency.listen];
     for listener in own {
         for host in [
             listener.ip().to_string(),
@@ -174,17 +125,9 @@ fn nothing_leads_to_the_proxys_own_listeners() {
         ] {
             let authority = format!("{host}:{}", port(listener));
             let answer = absolute(proxy.outbound, &format!("http://{authority}/status"));
-            assert_eq!(
-                (answer.status, answer.reason()),
-                (502, Some("Loop")),
-                "{authority}: {answer}"
-            );
+            assert_eq!((answer.status, answer.reason()), (502, Some("Loop")), "{authority}: {answer}");
             let mut client = Client::connect(proxy.outbound);
-            client
-                .write(format!(
-                    "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
-                ))
-                .unwrap();
+            client.write(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).unwrap();
             let answer = client.read_answer(false).expect("an answer");
             assert!(answer.status >= 400, "CONNECT {authority}: {answer}");
         }
@@ -205,11 +148,7 @@ fn a_policy_cannot_name_the_proxys_own_listener_as_an_endpoint() {
             .arg(health.to_string())
             .start();
         let answer = Client::connect(dependency.listen).get("/status");
-        assert_eq!(
-            (answer.status, answer.reason()),
-            (502, Some("Loop")),
-            "{answer}"
-        );
+        assert_eq!((answer.status, answer.reason()), (502, Some("Loop")), "{answer}");
         drop(proxy);
     }
 }
@@ -230,57 +169,27 @@ fn inbound_goes_to_the_application() {
         .arg("--app")
         .arg(app.address.to_string())
         .start();
-    let fields = [
-        ("Host", "payments.shop"),
-        ("X-Plimsoll-Anything", "1"),
-        ("x-criticality", "CriticalPlus"),
-    ];
+    let fields = [("Host", "payments.shop"), ("X-Plimsoll-Anything", "1"), ("x-criticality", "CriticalPlus")];
     let answer = Client::connect(proxy.inbound).call("GET", "/pay?x=1", &fields, b"");
-    assert_eq!(
-        (answer.status, answer.text().as_str()),
-        (200, "app"),
-        "{answer}"
-    );
+    assert_eq!((answer.status, answer.text().as_str()), (200, "app"), "{answer}");
     let seen = &app.seen()[0];
-    assert_eq!(
-        (seen.target.as_str(), seen.field("host")),
-        ("/pay?x=1", Some("payments.shop"))
-    );
+    assert_eq!((seen.target.as_str(), seen.field("host")), ("/pay?x=1", Some("payments.shop")));
     assert_eq!(seen.field("x-plimsoll-anything"), None);
-    assert!(
-        seen.field("x-forwarded-for")
-            .is_some_and(|value| value.contains("127.0.0.1")),
-        "{seen:?}"
-    );
+    assert!(seen.field("x-forwarded-for").is_some_and(|value| value.contains("127.0.0.1")), "{seen:?}");
     assert_eq!(proxy.admin.status()["inbound"]["requests_total"], 1);
 }
 
 #[test]
 fn inbound_is_never_a_forward_proxy() {
     let (app, elsewhere) = (named("app"), named("elsewhere"));
-    let proxy = Setup::new()
-        .arg("--app")
-        .arg(app.address.to_string())
-        .start();
+    let proxy = Setup::new().arg("--app").arg(app.address.to_string()).start();
     let mut client = Client::connect(proxy.inbound);
-    client
-        .write(format!(
-            "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
-            elsewhere.address
-        ))
-        .unwrap();
+    client.write(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", elsewhere.address)).unwrap();
     let answer = client.read_answer(false).expect("an answer");
     assert!(answer.status >= 400, "{answer}");
     let answer = absolute(proxy.inbound, &format!("http://{}/x", elsewhere.address));
-    assert_eq!(
-        answer.text(),
-        "app",
-        "an absolute target only supplies the Host: {answer}"
-    );
-    assert_eq!(
-        app.seen()[0].field("host"),
-        Some(elsewhere.address.to_string().as_str())
-    );
+    assert_eq!(answer.text(), "app", "an absolute target only supplies the Host: {answer}");
+    assert_eq!(app.seen()[0].field("host"), Some(elsewhere.address.to_string().as_str()));
     assert_eq!(elsewhere.connections(), 0);
 }
 
@@ -288,11 +197,7 @@ fn inbound_is_never_a_forward_proxy() {
 fn inbound_without_an_application_refuses_what_was_not_redirected() {
     let proxy = Setup::new().start();
     let answer = Client::connect(proxy.inbound).get("/");
-    assert_eq!(
-        (answer.status, answer.reason()),
-        (502, Some("Loop")),
-        "{answer}"
-    );
+    assert_eq!((answer.status, answer.reason()), (502, Some("Loop")), "{answer}");
 }
 
 #[test]

@@ -27,17 +27,11 @@ fn exercise(server: SocketAddr, echoes: bool) {
             assert_eq!(client.post("/echo", &body).body, body);
         }
     }
-    let ask = Ask {
-        target: "/hello".to_owned(),
-        ..Ask::get()
-    };
+    let ask = Ask { target: "/hello".to_owned(), ..Ask::get() };
     let load = Load::start(dependency.listen, 8, &ask);
     load.wait_for_more(1_000);
     let tally = load.finish();
-    assert!(
-        tally.failures.is_empty() && tally.ok() == tally.answers(),
-        "{tally:?}"
-    );
+    assert!(tally.failures.is_empty() && tally.ok() == tally.answers(), "{tally:?}");
     assert!(tally.reasons.is_empty(), "{tally:?}");
     assert_eq!(proxy.admin.circuit("service"), "Closed");
 }
@@ -65,11 +59,7 @@ http {{
     );
     std::fs::write(root.join("nginx.conf"), config).unwrap();
     let mut command = Command::new(require_program("nginx"));
-    command
-        .arg("-p")
-        .arg(root)
-        .arg("-c")
-        .arg(root.join("nginx.conf"));
+    command.arg("-p").arg(root).arg("-c").arg(root.join("nginx.conf"));
     let _server = Process::start(&mut command);
     eventually("nginx listens", || Client::try_connect(listen).is_ok());
     // It ends each connection after 50 requests: those closes must cost nothing.

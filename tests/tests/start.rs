@@ -9,12 +9,7 @@ use plimsoll_tests::upstream::{self, Upstream};
 fn ready_is_one_line_of_json_with_the_bound_addresses() {
     let proxy = Setup::new().start();
     assert_eq!(proxy.ready["event"], "ready", "{}", proxy.ready);
-    for address in [
-        proxy.inbound,
-        proxy.outbound,
-        proxy.health,
-        proxy.admin.address,
-    ] {
+    for address in [proxy.inbound, proxy.outbound, proxy.health, proxy.admin.address] {
         assert_ne!(address.port(), 0);
         Client::connect(address);
     }
@@ -22,11 +17,7 @@ fn ready_is_one_line_of_json_with_the_bound_addresses() {
 
 #[test]
 fn a_bad_policy_at_start_ends_with_2_and_the_line() {
-    let dependency = listened(
-        "fraud-api",
-        address::reserve(),
-        "  bulkhead: {maxConcurrentCalls: 0}",
-    );
+    let dependency = listened("fraud-api", address::reserve(), "  bulkhead: {maxConcurrentCalls: 0}");
     let (code, said) = Setup::new().policy(&dependency.policy).run_to_end();
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("policy.yaml:8"), "file and line: {said}");
@@ -52,52 +43,25 @@ fn an_address_that_is_taken_says_which() {
 
 #[test]
 fn a_folder_of_policies_is_read_in_name_order() {
-    let (one, two) = (
-        Upstream::start(|_| upstream::ok("one")),
-        Upstream::start(|_| upstream::ok("two")),
-    );
-    let (first, second) = (
-        listened("one", one.address, ""),
-        listened("two", two.address, ""),
-    );
+    let (one, two) = (Upstream::start(|_| upstream::ok("one")), Upstream::start(|_| upstream::ok("two")));
+    let (first, second) = (listened("one", one.address, ""), listened("two", two.address, ""));
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("10-one.yaml"), &first.policy).unwrap();
     std::fs::write(folder.path().join("20-two.yaml"), &second.policy).unwrap();
     std::fs::write(folder.path().join("README.txt"), "not policy").unwrap();
-    let proxy = Setup::new()
-        .arg("--policy")
-        .arg(folder.path().to_str().unwrap())
-        .start();
+    let proxy = Setup::new().arg("--policy").arg(folder.path().to_str().unwrap()).start();
     assert_eq!(Client::connect(first.listen).get("/").text(), "one");
     assert_eq!(Client::connect(second.listen).get("/").text(), "two");
-    assert_eq!(
-        proxy.admin.status()["dependencies"]
-            .as_array()
-            .unwrap()
-            .len(),
-        2
-    );
+    assert_eq!(proxy.admin.status()["dependencies"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn flags_can_come_from_the_environment() {
     // Only what it reads at its start can be shown here: help names the variable.
-    let output = std::process::Command::new(plimsoll_tests::proxy::binary())
-        .arg("--help")
-        .output()
-        .unwrap();
+    let output = std::process::Command::new(plimsoll_tests::proxy::binary()).arg("--help").output().unwrap();
     let help = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for flag in [
-        "--policy",
-        "--outbound",
-        "--inbound",
-        "--admin",
-        "--health",
-        "--app",
-        "--workers",
-        "--access-log",
-    ] {
+    for flag in ["--policy", "--outbound", "--inbound", "--admin", "--health", "--app", "--workers", "--access-log"] {
         assert!(help.contains(flag), "{flag}");
     }
     assert!(help.contains("PLIMSOLL_OUTBOUND"), "{help}");

@@ -9,10 +9,7 @@ use plimsoll_tests::proxy::{Proxy, Setup, listened};
 use plimsoll_tests::upstream::{self, Gate, Upstream};
 
 fn generation(proxy: &Proxy) -> String {
-    proxy.admin.status()["generation"]
-        .as_str()
-        .expect("a generation")
-        .to_owned()
+    proxy.admin.status()["generation"].as_str().expect("a generation").to_owned()
 }
 
 /// The spec of swap number `round`: a number, an algorithm, a block, a route changes each time.
@@ -38,11 +35,7 @@ fn spec(round: usize) -> String {
 fn sixty_swaps_under_load_fail_no_call_and_close_no_connection() {
     let server = Upstream::start(|_| upstream::ok("ok"));
     let dependency = listened("fraud-api", server.address, &spec(0));
-    let policy = |round: usize| {
-        dependency
-            .policy
-            .replace(spec(0).trim_matches('\n'), spec(round).trim_matches('\n'))
-    };
+    let policy = |round: usize| dependency.policy.replace(spec(0).trim_matches('\n'), spec(round).trim_matches('\n'));
     assert_ne!(policy(0), policy(1));
     let proxy = Setup::new().workers(2).policy(&policy(0)).start();
     let load = Load::start(dependency.listen, 16, &Ask::get());
@@ -50,11 +43,7 @@ fn sixty_swaps_under_load_fail_no_call_and_close_no_connection() {
         let before = generation(&proxy);
         if round % 2 == 0 {
             let (status, said) = proxy.admin.put_policy(&policy(round));
-            assert_eq!(
-                (status, &said["accepted"]),
-                (200, &serde_json::json!(true)),
-                "{said}"
-            );
+            assert_eq!((status, &said["accepted"]), (200, &serde_json::json!(true)), "{said}");
         } else {
             proxy.write_policy(&policy(round));
             proxy.hang_up();
@@ -63,71 +52,36 @@ fn sixty_swaps_under_load_fail_no_call_and_close_no_connection() {
         load.wait_for_more(50);
     }
     let tally = load.finish();
-    assert!(
-        tally.failures.is_empty(),
-        "{:?}",
-        &tally.failures[..tally.failures.len().min(5)]
-    );
+    assert!(tally.failures.is_empty(), "{:?}", &tally.failures[..tally.failures.len().min(5)]);
     assert_eq!(tally.ok(), tally.answers(), "{tally:?}");
-    assert_eq!(
-        (tally.closed, tally.connections),
-        (0, 16),
-        "each caller kept its one connection"
-    );
+    assert_eq!((tally.closed, tally.connections), (0, 16), "each caller kept its one connection");
     assert!(tally.answers() >= 3_000);
-    assert_eq!(
-        proxy
-            .admin
-            .metric("plimsoll_policy_apply_total", &[("result", "accepted")]),
-        61.0
-    );
+    assert_eq!(proxy.admin.metric("plimsoll_policy_apply_total", &[("result", "accepted")]), 61.0);
 }
 
 #[test]
 fn a_bad_policy_is_refused_with_its_line_and_changes_nothing() {
     let server = Upstream::start(|_| upstream::ok("ok"));
-    let dependency = listened(
-        "fraud-api",
-        server.address,
-        "  bulkhead: {maxConcurrentCalls: 20}",
-    );
+    let dependency = listened("fraud-api", server.address, "  bulkhead: {maxConcurrentCalls: 20}");
     let proxy = Setup::new().policy(&dependency.policy).start();
     let before = generation(&proxy);
-    let bad = dependency
-        .policy
-        .replace("maxConcurrentCalls: 20", "maxConcurrentCall: 20");
+    let bad = dependency.policy.replace("maxConcurrentCalls: 20", "maxConcurrentCall: 20");
     let (status, said) = proxy.admin.put_policy(&bad);
-    assert_eq!(
-        (status, &said["accepted"]),
-        (422, &serde_json::json!(false)),
-        "{said}"
-    );
+    assert_eq!((status, &said["accepted"]), (422, &serde_json::json!(false)), "{said}");
     let error = &said["errors"][0];
     assert_eq!(error["line"], 8, "{said:#}");
     assert_eq!(error["nearest"], "maxConcurrentCalls", "{said:#}");
-    assert!(
-        error["text"]
-            .as_str()
-            .is_some_and(|text| text.contains("maxConcurrentCall")),
-        "{said:#}"
-    );
+    assert!(error["text"].as_str().is_some_and(|text| text.contains("maxConcurrentCall")), "{said:#}");
     assert_eq!(said["generation"], before.as_str());
     assert_eq!(generation(&proxy), before);
 
     proxy.write_policy(&bad);
     proxy.hang_up();
-    eventually("status tells of it", || {
-        proxy.admin.status()["policy"]["last_error"].is_string()
-    });
+    eventually("status tells of it", || proxy.admin.status()["policy"]["last_error"].is_string());
     assert_eq!(generation(&proxy), before);
-    assert_eq!(
-        proxy.admin.dependency("fraud-api")["bulkheads"][0]["limit"],
-        20
-    );
+    assert_eq!(proxy.admin.dependency("fraud-api")["bulkheads"][0]["limit"], 20);
     assert_eq!(Client::connect(dependency.listen).get("/").status, 200);
-    let refused = proxy
-        .admin
-        .metric("plimsoll_policy_apply_total", &[("result", "refused")]);
+    let refused = proxy.admin.metric("plimsoll_policy_apply_total", &[("result", "refused")]);
     assert_eq!(refused, 2.0);
 }
 
@@ -141,18 +95,9 @@ fn a_call_ends_under_the_policy_it_began_with() {
     let mut client = Client::connect(dependency.listen);
     client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     server.wait_for_requests(1);
-    assert_eq!(
-        proxy
-            .admin
-            .put_policy(&dependency.policy.replace("15s", "100ms"))
-            .0,
-        200
-    );
+    assert_eq!(proxy.admin.put_policy(&dependency.policy.replace("15s", "100ms")).0, 200);
     // The new clock rules the next call, not this one.
-    assert_eq!(
-        Client::connect(dependency.listen).get("/").reason(),
-        Some("RequestTimeout")
-    );
+    assert_eq!(Client::connect(dependency.listen).get("/").reason(), Some("RequestTimeout"));
     std::thread::sleep(Duration::from_millis(200));
     gate.open();
     assert_eq!(client.read_answer(false).unwrap().status, 200);
@@ -168,51 +113,27 @@ fn an_unrelated_change_leaves_an_open_breaker_open() {
         Client::connect(dependency.listen).get("/");
     }
     assert_eq!(proxy.admin.circuit("fraud-api"), "Open");
-    let changed = format!(
-        "{}\n  bulkhead: {{maxConcurrentCalls: 7}}\n",
-        dependency.policy.trim_end()
-    );
+    let changed = format!("{}\n  bulkhead: {{maxConcurrentCalls: 7}}\n", dependency.policy.trim_end());
     assert_eq!(proxy.admin.put_policy(&changed).0, 200);
     assert_eq!(proxy.admin.circuit("fraud-api"), "Open");
-    assert_eq!(
-        Client::connect(dependency.listen).get("/").reason(),
-        Some("CircuitOpen")
-    );
+    assert_eq!(Client::connect(dependency.listen).get("/").reason(), Some("CircuitOpen"));
     assert_eq!(server.requests(), 5);
 }
 
 #[test]
 fn listeners_come_and_go_and_the_others_stay() {
-    let (one, two) = (
-        Upstream::start(|_| upstream::ok("one")),
-        Upstream::start(|_| upstream::ok("two")),
-    );
-    let (first, second) = (
-        listened("one", one.address, ""),
-        listened("two", two.address, ""),
-    );
+    let (one, two) = (Upstream::start(|_| upstream::ok("one")), Upstream::start(|_| upstream::ok("two")));
+    let (first, second) = (listened("one", one.address, ""), listened("two", two.address, ""));
     let proxy = Setup::new().policy(&first.policy).start();
     let mut kept = Client::connect(first.listen);
     assert_eq!(kept.get("/").text(), "one");
     assert!(Client::try_connect(second.listen).is_err());
-    assert_eq!(
-        proxy
-            .admin
-            .put_policy(&format!("{}---\n{}", first.policy, second.policy))
-            .0,
-        200
-    );
+    assert_eq!(proxy.admin.put_policy(&format!("{}---\n{}", first.policy, second.policy)).0, 200);
     assert_eq!(Client::connect(second.listen).get("/").text(), "two");
     assert_eq!(kept.get("/").text(), "one");
     assert_eq!(proxy.admin.put_policy(&second.policy).0, 200);
-    eventually("the removed listener is gone", || {
-        Client::try_connect(first.listen).is_err()
-    });
-    assert_eq!(
-        kept.get("/").text(),
-        "one",
-        "a connection of a removed listener lives on"
-    );
+    eventually("the removed listener is gone", || Client::try_connect(first.listen).is_err());
+    assert_eq!(kept.get("/").text(), "one", "a connection of a removed listener lives on");
     assert_eq!(Client::connect(second.listen).get("/").text(), "two");
 }
 
@@ -224,14 +145,9 @@ fn a_listener_that_cannot_be_bound_refuses_the_whole_generation() {
     let before = generation(&proxy);
     let taken = listened("two", server.address, "");
     let _holder = std::net::TcpListener::bind(taken.listen).unwrap();
-    let (status, said) = proxy
-        .admin
-        .put_policy(&format!("{}---\n{}", dependency.policy, taken.policy));
+    let (status, said) = proxy.admin.put_policy(&format!("{}---\n{}", dependency.policy, taken.policy));
     assert_eq!(status, 422, "{said}");
-    assert!(
-        said.to_string().contains(&taken.listen.to_string()),
-        "it says which: {said}"
-    );
+    assert!(said.to_string().contains(&taken.listen.to_string()), "it says which: {said}");
     assert_eq!(generation(&proxy), before);
     assert_eq!(Client::connect(dependency.listen).get("/").status, 200);
 }

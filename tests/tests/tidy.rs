@@ -9,46 +9,28 @@ use std::process::Command;
 use serde_json::Value;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ is in the workspace")
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
 }
 
 /// What each package is really built with: its normal (not dev, not build) dependencies, by name.
 fn direct_dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
-    command
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .current_dir(root());
+    command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(root());
     let output = command.output().expect("cargo can be run");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     let text = |value: &Value| value.as_str().expect("a string").to_owned();
     let list = |value: &Value| value.as_array().expect("a list").clone();
-    let names: BTreeMap<String, String> = list(&metadata["packages"])
-        .iter()
-        .map(|package| (text(&package["id"]), text(&package["name"])))
-        .collect();
+    let names: BTreeMap<String, String> =
+        list(&metadata["packages"]).iter().map(|package| (text(&package["id"]), text(&package["name"]))).collect();
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for node in list(&metadata["resolve"]["nodes"]) {
         let normal = list(&node["deps"])
             .into_iter()
-            .filter(|dependency| {
-                list(&dependency["dep_kinds"])
-                    .iter()
-                    .any(|kind| kind["kind"].is_null())
-            })
+            .filter(|dependency| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null()))
             .map(|dependency| names[&text(&dependency["pkg"])].clone());
-        found
-            .entry(names[&text(&node["id"])].clone())
-            .or_default()
-            .extend(normal);
+        found.entry(names[&text(&node["id"])].clone()).or_default().extend(normal);
     }
     found
 }
@@ -71,35 +53,16 @@ fn reachable(direct: &BTreeMap<String, BTreeSet<String>>, package: &str) -> BTre
 fn dependencies_point_one_way() {
     let direct = direct_dependencies();
     let ours = |package: &str| -> BTreeSet<String> {
-        direct[package]
-            .iter()
-            .filter(|name| name.starts_with("plimsoll"))
-            .cloned()
-            .collect()
+        direct[package].iter().filter(|name| name.starts_with("plimsoll")).cloned().collect()
     };
-    assert_eq!(
-        direct["plimsoll-resilience"],
-        BTreeSet::new(),
-        "resilience is std only"
-    );
-    assert_eq!(
-        ours("plimsoll-h1"),
-        BTreeSet::new(),
-        "h1 depends on nothing of ours"
-    );
-    assert_eq!(
-        ours("plimsoll-policy"),
-        BTreeSet::from(["plimsoll-resilience".to_owned()])
-    );
-    for (package, others) in [
-        ("plimsoll-proxy", &["plimsoll", "plimsoll-tests"][..]),
-        ("plimsoll", &["plimsoll-tests"]),
-    ] {
+    assert_eq!(direct["plimsoll-resilience"], BTreeSet::new(), "resilience is std only");
+    assert_eq!(ours("plimsoll-h1"), BTreeSet::new(), "h1 depends on nothing of ours");
+    assert_eq!(ours("plimsoll-policy"), BTreeSet::from(["plimsoll-resilience".to_owned()]));
+    for (package, others) in
+        [("plimsoll-proxy", &["plimsoll", "plimsoll-tests"][..]), ("plimsoll", &["plimsoll-tests"])]
+    {
         for other in others {
-            assert!(
-                !ours(package).contains(*other),
-                "{package} must not depend on {other}"
-            );
+            assert!(!ours(package).contains(*other), "{package} must not depend on {other}");
         }
     }
 }
@@ -109,10 +72,7 @@ fn the_data_path_has_no_http_framework() {
     let reached = reachable(&direct_dependencies(), "plimsoll-proxy");
     assert!(reached.contains("tokio"), "the graph was read");
     for banned in ["hyper", "hyper-util", "tower", "tonic", "reqwest", "axum"] {
-        assert!(
-            !reached.contains(banned),
-            "plimsoll-proxy is built with {banned}"
-        );
+        assert!(!reached.contains(banned), "plimsoll-proxy is built with {banned}");
     }
 }
 
@@ -144,12 +104,7 @@ const LONGEST: usize = 800;
 fn files_hold_one_idea() {
     let long: Vec<String> = sources()
         .iter()
-        .map(|path| {
-            (
-                fs::read_to_string(path).expect("UTF-8").lines().count(),
-                path,
-            )
-        })
+        .map(|path| (fs::read_to_string(path).expect("UTF-8").lines().count(), path))
         .filter(|(lines, _)| *lines > LONGEST)
         .map(|(lines, path)| format!("{} has {lines} lines", path.display()))
         .collect();
@@ -159,27 +114,14 @@ fn files_hold_one_idea() {
 #[test]
 fn nothing_is_left_for_later() {
     // Spelled apart, so that this file does not name them itself.
-    let banned = [
-        ["todo", "!("].concat(),
-        ["unimplemented", "!("].concat(),
-        ["#[ign", "ore"].concat(),
-    ];
+    let banned = [["todo", "!("].concat(), ["unimplemented", "!("].concat(), ["#[ign", "ore"].concat()];
     let marks = [["FIX", "ME"].concat(), ["XX", "X"].concat()];
     let mut found = Vec::new();
     for path in sources() {
         let text = fs::read_to_string(&path).expect("UTF-8");
         for (number, line) in text.lines().enumerate() {
-            if banned
-                .iter()
-                .chain(&marks)
-                .any(|word| line.contains(word.as_str()))
-            {
-                found.push(format!(
-                    "{}:{}: {}",
-                    path.display(),
-                    number + 1,
-                    line.trim()
-                ));
+            if banned.iter().chain(&marks).any(|word| line.contains(word.as_str())) {
+                found.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
             }
         }
     }
@@ -188,37 +130,23 @@ fn nothing_is_left_for_later() {
 
 #[test]
 fn modules_are_named_for_what_they_are() {
-    let vague = [
-        "utils", "util", "helpers", "helper", "common", "manager", "misc",
-    ];
+    let vague = ["utils", "util", "helpers", "helper", "common", "manager", "misc"];
     let found: Vec<PathBuf> = sources()
         .into_iter()
-        .filter(|path| {
-            path.file_stem()
-                .and_then(|stem| stem.to_str())
-                .is_some_and(|stem| vague.contains(&stem))
-        })
+        .filter(|path| path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| vague.contains(&stem)))
         .collect();
     assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
 fn every_reason_is_explained_on_a_page() {
-    let entries = fs::read_dir(root())
-        .expect("a readable folder")
-        .flatten()
-        .map(|entry| entry.path());
+    let entries = fs::read_dir(root()).expect("a readable folder").flatten().map(|entry| entry.path());
     let pages = entries.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    let text: String = pages
-        .map(|page| fs::read_to_string(page).expect("UTF-8"))
-        .collect();
+    let text: String = pages.map(|page| fs::read_to_string(page).expect("UTF-8")).collect();
     let missing: Vec<&str> = plimsoll_resilience::Reason::ALL
         .iter()
         .map(|reason| reason.as_str())
         .filter(|reason| !text.contains(reason))
         .collect();
-    assert!(
-        missing.is_empty(),
-        "no page at the top level mentions {missing:?}"
-    );
+    assert!(missing.is_empty(), "no page at the top level mentions {missing:?}");
 }
