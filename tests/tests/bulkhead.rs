@@ -69,8 +69,9 @@ fn never_21_while_calls_come_and_go() {
     let load = Load::start(dependency.listen, 200, &Ask::get());
     load.wait_for_more(20_000);
     let tally = load.finish();
-    assert_eq!(server.most_in_flight(), 20);
+    assert!(server.most_in_flight() <= 20, "{}", server.most_in_flight());
     assert!(tally.failures.is_empty(), "{:?}", tally.failures);
+    // The limit was reached: somebody was refused, and nobody for another reason.
     assert_eq!(tally.reasons.keys().collect::<Vec<_>>(), ["BulkheadFull"]);
     assert_eq!(tally.ok(), server.requests());
     eventually("every permit is back", || in_flight(&proxy) == 0);

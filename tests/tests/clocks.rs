@@ -162,7 +162,7 @@ fn the_slow_clock_stands_still_while_the_caller_is_the_slow_one() {
         _ => upstream::ok("ok"),
     });
     let spec = "  timeouts: {request: 15s}
-  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 10, minimumNumberOfCalls: 1, slowCallRateThreshold: 100,
+  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 10, minimumNumberOfCalls: 1, slowCallRateThreshold: 50,
     slowCallDurationThreshold: 400ms, waitDurationInOpenState: 60s}";
     let (dependency, proxy) = start(server.address, spec);
     let mut client = Client::connect(dependency.listen);

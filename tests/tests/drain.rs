@@ -84,7 +84,8 @@ fn the_grace_ends_what_does_not_end_itself() {
     server.wait_for_requests(1);
     let begun = Instant::now();
     proxy.terminate();
-    proxy.process.wait(Duration::from_secs(15));
+    let status = proxy.process.wait(Duration::from_secs(15));
+    assert!(status.code().is_some(), "it ended by itself: {status}");
     assert!(begun.elapsed() >= Duration::from_secs(1), "not before its grace");
 }
 

@@ -72,7 +72,7 @@ apiVersion: plimsoll.dev/v1alpha1
 kind: DependencyPolicy
 metadata: {name: ledger, namespace: shop}
 spec:
-  target: {addresses: [\"10.77.0.2/32:9090\", \"fd77::2/128:9090\"]}
+  target: {addresses: [\"10.77.0.2/32:9090\", \"[fd77::2/128]:9090\"]}
   bulkhead: {maxConcurrentCalls: 7}
 ";
 
