@@ -139,7 +139,7 @@ impl Bulkhead {
     ///
     /// # Errors
     /// [`Reason::BulkheadFull`]; whoever may wait goes on with [`Bulkhead::enqueue`].
-    pub fn try_acquire(&mut self, _now: Timestamp) -> Result<Permit, Rejected> {
+    pub fn try_acquire(&mut self) -> Result<Permit, Rejected> {
         // Free permits and a queue exclude each other, so this overtakes nobody.
         if self.in_flight >= self.config.max_concurrent {
             return Err(self.rejected(Reason::BulkheadFull));

@@ -4,6 +4,7 @@
 //! parameters, and the proxy and the simulator drive the same code. Read [`flight`] for the life of one call,
 //! [`protection`] for what the calls of one dependency share, and then the machine you came for.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "tickets, permits and tokens are consumed on purpose")]
 
 pub mod backoff;

@@ -20,18 +20,18 @@ fn no_permits_at_all_is_no_configuration() {
 #[test]
 fn a_refusal_names_what_is_out_and_what_may_be() {
     let mut bulkhead = Bulkhead::new(config(1, 0, 0));
-    let permit = bulkhead.try_acquire(at(0)).unwrap();
-    let refused = bulkhead.try_acquire(at(0)).unwrap_err();
+    let permit = bulkhead.try_acquire().unwrap();
+    let refused = bulkhead.try_acquire().unwrap_err();
     assert_eq!((refused.reason, refused.observed, refused.limit), (Reason::BulkheadFull, 1, 1));
     assert!(bulkhead.enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(0)).is_err());
     bulkhead.release(permit, at(0));
-    let _again = bulkhead.try_acquire(at(0)).unwrap();
+    let _again = bulkhead.try_acquire().unwrap();
 }
 
 #[test]
 fn a_clock_that_steps_back_only_lengthens_a_wait() {
     let mut bulkhead = Bulkhead::new(config(1, 2, 10));
-    let permit = bulkhead.try_acquire(at(1000)).unwrap();
+    let permit = bulkhead.try_acquire().unwrap();
     let place = bulkhead.enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(1000)).unwrap();
     let Claim::Waiting(place) = bulkhead.claim(place, at(0)) else { panic!("not granted yet") };
     bulkhead.release(permit, at(999));
@@ -43,12 +43,12 @@ fn a_clock_that_steps_back_only_lengthens_a_wait() {
 #[test]
 fn a_granted_waiter_that_leaves_passes_its_permit_on() {
     let mut bulkhead = Bulkhead::new(config(1, 2, 1000));
-    let permit = bulkhead.try_acquire(at(0)).unwrap();
+    let permit = bulkhead.try_acquire().unwrap();
     let first = bulkhead.enqueue(WaiterId(1), Turn::First, Timestamp::MAX, at(0)).unwrap();
     let second = bulkhead.enqueue(WaiterId(2), Turn::First, Timestamp::MAX, at(0)).unwrap();
     bulkhead.release(permit, at(1));
     assert_eq!(bulkhead.poll_granted(), Some(WaiterId(1)));
-    assert!(bulkhead.try_acquire(at(1)).is_err(), "nobody overtakes a grant that is on its way");
+    assert!(bulkhead.try_acquire().is_err(), "nobody overtakes a grant that is on its way");
     assert_eq!(bulkhead.leave(first, at(2)), None);
     assert_eq!(bulkhead.poll_granted(), Some(WaiterId(2)));
     let Claim::Granted(_permit) = bulkhead.claim(second, at(2)) else { panic!("granted") };
@@ -121,7 +121,7 @@ proptest! {
             match op {
                 Op::Forward(ms) => now = now + Duration::from_millis(ms),
                 Op::Acquire => {
-                    let granted = bulkhead.try_acquire(now);
+                    let granted = bulkhead.try_acquire();
                     prop_assert_eq!(granted.is_ok(), naive.out < naive.config.max_concurrent());
                     if let Ok(permit) = granted {
                         held.push(permit);

@@ -1,5 +1,7 @@
 //! One attempt, from its endpoint to the last byte of its answer.
 
+use std::time::Duration;
+
 use crate::breaker::Asker;
 use crate::outcome::{Ended, Outcome, classify};
 use crate::protection::Protection;
@@ -105,6 +107,10 @@ impl Flight {
         self.note_slow(protection, now);
         self.handle_progress(now);
         self.verdict = self.verdict_on(&head, now);
+        if self.verdict == Verdict::FailureCode {
+            // Nothing that follows can better it, and a retry is to know what it has done to the breaker.
+            protection.record(&mut self.holdings, Ended::FailureCode, self.clock.elapsed(now), now);
+        }
         if let Some(wait) = self.consider_retry(&Trouble::answer(&head), protection, now) {
             self.finish_attempt(Ended::Whole, protection, now);
             self.facts.kept = true;
@@ -153,7 +159,7 @@ impl Flight {
         let answering = self.phase == Phase::Answering;
         let sent = self.phase >= Phase::Sent;
         let age = now.saturating_since(self.arrived);
-        let rejection = self.rejection(reason, Block::Target, age, std::time::Duration::ZERO);
+        let rejection = self.rejection(reason, Block::Target, age, Duration::ZERO);
         self.finish_attempt(Ended::Transport, protection, now);
         if answering {
             self.reason = Some(reason);
@@ -182,8 +188,8 @@ impl Flight {
     pub(super) fn handle_connect_timeout(&mut self, protection: &mut Protection, now: Timestamp) {
         let limit = self.rules.timeouts.connect;
         let rejection = self.rejection(Reason::ConnectFailure, Block::Timeouts, limit, limit);
+        self.phase_ends = Timestamp::MAX;
         if self.is_only_observed(rejection, protection) {
-            self.phase_ends = Timestamp::MAX;
             return;
         }
         self.finish_attempt(Ended::Clock, protection, now);
@@ -329,7 +335,7 @@ impl Flight {
         self.verdict = Verdict::Good;
     }
 
-    fn ends_after(&self, limit: Option<std::time::Duration>, now: Timestamp) -> Timestamp {
+    fn ends_after(&self, limit: Option<Duration>, now: Timestamp) -> Timestamp {
         match limit {
             Some(limit) if self.rules.timeouts.mode.is_on() => now.saturating_add(limit),
             _ => Timestamp::MAX,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::breaker::Asker;
+use crate::breaker::{Asker, Breaker, Ticket};
 use crate::bulkhead::{Claim, Turn, WaiterId};
 use crate::event::Event;
 use crate::mode::Mode;
@@ -11,7 +11,7 @@ use crate::rejection::{Block, EndpointKey, Rejected, Rejection};
 use crate::time::Timestamp;
 
 use super::Protection;
-use super::breakers::Answer;
+use super::breakers::Refusal;
 use super::config::BulkheadSlot;
 use super::holdings::{BreakerKey, HeldTicket, Hold, Holdings, Level};
 
@@ -111,13 +111,19 @@ impl Protection {
     /// The attempt is over: what it came to, and how old it was.
     #[inline]
     pub(crate) fn finish(&mut self, holdings: &mut Holdings, ended: Ended, age: Duration, now: Timestamp) {
+        self.record(holdings, ended, age, now);
+        self.release_permits(holdings, now);
+        self.debug_check();
+    }
+
+    /// What the attempt came to is known, though its answer has not ended: the breaker hears of it, permits stay.
+    #[inline]
+    pub(crate) fn record(&mut self, holdings: &mut Holdings, ended: Ended, age: Duration, now: Timestamp) {
         if let Some(HeldTicket { key, ticket }) = holdings.ticket.take() {
             self.breakers.record(key, ticket, ended, age, &mut self.routes, now);
             self.drain_breaker(key);
             self.breakers.sweep(key, &mut self.routes);
         }
-        self.release_permits(holdings, now);
-        self.debug_check();
     }
 
     /// Nothing was sent: permits and ticket, or the place in a queue, go back.
@@ -144,33 +150,23 @@ impl Protection {
 
     /// The attempt has become slow.
     pub(crate) fn mark_slow(&mut self, holdings: &mut Holdings, now: Timestamp) {
-        let Some(held) = &mut holdings.ticket else {
-            return;
-        };
-        if let Some(slot) = self.breakers.find_mut(held.key, &mut self.routes) {
-            slot.breaker.mark_slow(&mut held.ticket, now);
-        }
-        self.drain_breaker(held.key);
+        self.mark(holdings, Breaker::mark_slow, now);
     }
 
     /// The answer of a stream has begun.
     pub(crate) fn mark_begun(&mut self, holdings: &mut Holdings, now: Timestamp) {
-        let Some(held) = &mut holdings.ticket else {
-            return;
-        };
-        if let Some(slot) = self.breakers.find_mut(held.key, &mut self.routes) {
-            slot.breaker.mark_begun(&mut held.ticket, now);
-        }
-        self.drain_breaker(held.key);
+        self.mark(holdings, Breaker::mark_begun, now);
     }
 
     /// The probe has reached its limit.
     pub(crate) fn mark_overdue(&mut self, holdings: &mut Holdings, now: Timestamp) {
-        let Some(held) = &mut holdings.ticket else {
-            return;
-        };
+        self.mark(holdings, Breaker::mark_overdue, now);
+    }
+
+    fn mark(&mut self, holdings: &mut Holdings, mark: fn(&mut Breaker, &mut Ticket, Timestamp), now: Timestamp) {
+        let Some(held) = &mut holdings.ticket else { return };
         if let Some(slot) = self.breakers.find_mut(held.key, &mut self.routes) {
-            slot.breaker.mark_overdue(&mut held.ticket, now);
+            mark(&mut slot.breaker, &mut held.ticket, now);
         }
         self.drain_breaker(held.key);
     }
@@ -180,7 +176,7 @@ impl Protection {
         let Some(key) = self.breakers.key_for(holdings.slot()) else { return false };
         let answer = self.breakers.check(key, asker, &mut self.routes, now);
         self.drain_breaker(key);
-        matches!(answer, Answer::Refused(_))
+        answer.is_err_and(|refusal| !refusal.only_observed)
     }
 
     /// Asks the breaker without a ticket, to refuse early.
@@ -190,13 +186,27 @@ impl Protection {
         let answer = self.breakers.check(key, asker, &mut self.routes, now);
         self.drain_breaker(key);
         match answer {
-            Answer::Passes => Ok(()),
-            Answer::Refused(rejected) => Err(breaker_rejection(rejected, key, holdings)),
-            Answer::Observed(rejected) => {
-                self.refuse_in_model(breaker_rejection(rejected, key, holdings), holdings, now);
-                Ok(())
-            }
+            Ok(()) => Ok(()),
+            Err(refusal) => self.heed(refusal, key, holdings, now),
         }
+    }
+
+    /// A refusal of a breaker that acts is one; of one that only observes, it is told.
+    #[cold]
+    fn heed(
+        &mut self,
+        refusal: Refusal,
+        key: BreakerKey,
+        holdings: &mut Holdings,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        let of_route = matches!(key, BreakerKey::Route(_));
+        let rejection = Rejection::new(refusal.rejected, Block::CircuitBreaker, holdings.route(), of_route);
+        if !refusal.only_observed {
+            return Err(rejection);
+        }
+        self.refuse_in_model(rejection, holdings, now);
+        Ok(())
     }
 
     /// A block that only observes would have refused the attempt: that is told once, and no other such block models
@@ -241,7 +251,7 @@ impl Protection {
         let Some(bulkhead) = slot.bulkhead_mut().filter(|_| takes_part) else {
             return Admitted::Yes;
         };
-        if let Ok(permit) = bulkhead.try_acquire(now) {
+        if let Ok(permit) = bulkhead.try_acquire() {
             *holdings.hold_mut(level) = Hold::Permit(permit);
             return Admitted::Yes;
         }
@@ -306,14 +316,8 @@ impl Protection {
         let answer = self.breakers.try_acquire(key, asker, &mut self.routes, now);
         self.drain_breaker(key);
         match answer {
-            Ok(ticket) => holdings.ticket = Some(HeldTicket { key, ticket }),
-            Err(Answer::Passes) => {}
-            Err(Answer::Observed(rejected)) => {
-                self.refuse_in_model(breaker_rejection(rejected, key, holdings), holdings, now);
-            }
-            Err(Answer::Refused(rejected)) => {
-                return Err(breaker_rejection(rejected, key, holdings));
-            }
+            Ok(ticket) => holdings.ticket = ticket.map(|ticket| HeldTicket { key, ticket }),
+            Err(refusal) => self.heed(refusal, key, holdings, now)?,
         }
         Ok(())
     }
@@ -363,9 +367,4 @@ impl Protection {
 
 fn bulkhead_rejection(rejected: Rejected, level: Level, holdings: &Holdings) -> Rejection {
     Rejection::new(rejected, Block::Bulkhead, holdings.route(), level == Level::Route)
-}
-
-fn breaker_rejection(rejected: Rejected, key: BreakerKey, holdings: &Holdings) -> Rejection {
-    let of_route = matches!(key, BreakerKey::Route(_));
-    Rejection::new(rejected, Block::CircuitBreaker, holdings.route(), of_route)
 }

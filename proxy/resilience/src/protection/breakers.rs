@@ -3,50 +3,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::breaker::{self, Asker, Breaker, Forced, Scope, State, Ticket};
-use crate::event::Event;
+use crate::breaker::{self, Asker, Breaker, Forced, Scope, Ticket};
 use crate::mode::Moded;
 use crate::outcome::{Ended, classify};
 use crate::random::Random;
-use crate::rejection::{EndpointKey, Rejected, RouteId};
+use crate::rejection::{EndpointKey, Rejected};
 use crate::time::Timestamp;
 use crate::window::TimeWindow;
 
-use super::Protection;
 use super::config::Routes;
 use super::holdings::BreakerKey;
-use super::view::BreakerScope;
 
-/// Nothing can be forced: no such route, or no breaker there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ForceError {
-    /// The dependency has no breaker in force.
-    NoBreaker,
-    /// The dependency has no such route.
-    NoSuchRoute,
-    /// A route was named, and the breaker has another scope.
-    NotByRoute,
-}
-
-impl std::fmt::Display for ForceError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::NoBreaker => "the dependency has no circuitBreaker in force",
-            Self::NoSuchRoute => "the dependency has no such route",
-            Self::NotByRoute => "the circuitBreaker's scope is not Route",
-        })
-    }
-}
-
-impl std::error::Error for ForceError {}
-
-/// What a breaker says to a call.
+/// A breaker's no.
 #[derive(Debug)]
-pub(super) enum Answer {
-    Passes,
+pub(super) struct Refusal {
+    pub(super) rejected: Rejected,
     /// It would have refused, and only observes.
-    Observed(Rejected),
-    Refused(Rejected),
+    pub(super) only_observed: bool,
 }
 
 /// A breaker, and what it could not see.
@@ -105,6 +78,11 @@ impl BreakerSlot {
         self.seen.check_invariants();
     }
 
+    /// An operator's word is no policy: it acts in Observe too.
+    fn refusal(&self, rejected: Rejected, observes: bool) -> Refusal {
+        Refusal { rejected, only_observed: observes && !self.breaker.is_forced() }
+    }
+
     fn is_idle(&self) -> bool {
         self.breaker.tickets_out() == 0 && !self.breaker.is_forced()
     }
@@ -131,7 +109,7 @@ impl Breakers {
         self.block.filter(|block| block.mode.is_on())
     }
 
-    fn scope(&self) -> Option<Scope> {
+    pub(super) fn scope(&self) -> Option<Scope> {
         self.block.map(|block| block.config.settings().scope)
     }
 
@@ -185,6 +163,25 @@ impl Breakers {
         slot.gone = false;
     }
 
+    /// An endpoint is gone; its breaker stays while a ticket is out.
+    pub(super) fn leave_endpoint(&mut self, endpoint: EndpointKey, routes: &mut Routes) {
+        if let Some(slot) = self.endpoints.get_mut(&endpoint) {
+            slot.gone = true;
+        }
+        self.sweep(BreakerKey::Endpoint(endpoint), routes);
+    }
+
+    /// An operator's word holds for endpoints that come later too.
+    pub(super) fn force_later_endpoints(&mut self, forced: Forced, until: Timestamp) {
+        if self.scope() == Some(Scope::Endpoint) {
+            self.endpoints_forced = (forced != Forced::Auto).then_some((forced, until));
+        }
+    }
+
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = (EndpointKey, &BreakerSlot)> {
+        self.endpoints.iter().map(|(&endpoint, slot)| (endpoint, slot))
+    }
+
     pub(super) fn find<'a>(&'a self, key: BreakerKey, routes: &'a Routes) -> Option<&'a BreakerSlot> {
         match key {
             BreakerKey::Dependency => self.dependency.as_ref(),
@@ -202,20 +199,22 @@ impl Breakers {
         }
     }
 
+    /// Whether the breaker lets a call pass now.
     #[inline]
-    pub(super) fn check(&mut self, key: BreakerKey, asker: Asker, routes: &mut Routes, now: Timestamp) -> Answer {
+    pub(super) fn check(
+        &mut self,
+        key: BreakerKey,
+        asker: Asker,
+        routes: &mut Routes,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         let observes = !self.enforces();
-        let Some(slot) = self.find_mut(key, routes) else {
-            return Answer::Passes;
-        };
-        match slot.breaker.check(asker, now) {
-            Ok(()) => Answer::Passes,
-            // An operator's word is no policy: it acts in Observe too.
-            Err(rejected) if observes && !slot.breaker.is_forced() => Answer::Observed(rejected),
-            Err(rejected) => Answer::Refused(rejected),
-        }
+        let Some(slot) = self.find_mut(key, routes) else { return Ok(()) };
+        let answer = slot.breaker.check(asker, now);
+        answer.map_err(|rejected| slot.refusal(rejected, observes))
     }
 
+    /// A ticket; `None` if there is no breaker.
     #[inline]
     pub(super) fn try_acquire(
         &mut self,
@@ -223,15 +222,11 @@ impl Breakers {
         asker: Asker,
         routes: &mut Routes,
         now: Timestamp,
-    ) -> Result<Ticket, Answer> {
-        match self.check(key, asker, routes, now) {
-            Answer::Passes => {}
-            refused => return Err(refused),
-        }
-        let Some(slot) = self.find_mut(key, routes) else {
-            return Err(Answer::Passes);
-        };
-        slot.breaker.try_acquire(asker, now).map_err(Answer::Refused)
+    ) -> Result<Option<Ticket>, Refusal> {
+        let observes = !self.enforces();
+        let Some(slot) = self.find_mut(key, routes) else { return Ok(None) };
+        let answer = slot.breaker.try_acquire(asker, now);
+        answer.map(Some).map_err(|rejected| slot.refusal(rejected, observes))
     }
 
     #[inline]
@@ -263,7 +258,7 @@ impl Breakers {
     }
 
     #[inline]
-    fn is_in_force(&self, key: BreakerKey, routes: &Routes) -> bool {
+    pub(super) fn is_in_force(&self, key: BreakerKey, routes: &Routes) -> bool {
         match (key, self.scope()) {
             (BreakerKey::Dependency, Some(Scope::Dependency)) => true,
             (BreakerKey::Endpoint(endpoint), Some(Scope::Endpoint)) => {
@@ -291,137 +286,5 @@ fn update(slot: &mut Option<BreakerSlot>, config: Option<breaker::Config>, rando
         (None, Some(config)) => *slot = Some(BreakerSlot::new(config, random.next_u64())),
         (Some(old), None) if old.is_idle() => *slot = None,
         (_, None) => {}
-    }
-}
-
-impl Protection {
-    /// With `scope: Endpoint`: whether a first attempt may go to this endpoint. Always true otherwise.
-    pub fn endpoint_allows(&mut self, endpoint: EndpointKey, now: Timestamp) -> bool {
-        self.endpoint_passes(endpoint, Asker::First, now)
-    }
-
-    /// As [`Protection::endpoint_allows`], for a retry: it is never a probe.
-    pub fn endpoint_allows_retry(&mut self, endpoint: EndpointKey, now: Timestamp) -> bool {
-        self.endpoint_passes(endpoint, Asker::Retry, now)
-    }
-
-    fn endpoint_passes(&mut self, endpoint: EndpointKey, asker: Asker, now: Timestamp) -> bool {
-        if !self.breakers.is_by_endpoint() {
-            return true;
-        }
-        self.breakers.meet_endpoint(endpoint, now);
-        let key = BreakerKey::Endpoint(endpoint);
-        let answer = self.breakers.check(key, asker, &mut self.routes, now);
-        self.drain_breaker(key);
-        !matches!(answer, Answer::Refused(_))
-    }
-
-    /// When the first of the endpoints' breakers lets probes through.
-    pub(crate) fn endpoints_retry_at(&self) -> Option<Timestamp> {
-        self.breakers.endpoints.values().filter_map(|slot| slot.breaker.retry_at()).min()
-    }
-
-    /// The endpoint is gone; what is in flight there ends as it began.
-    pub fn forget_endpoint(&mut self, endpoint: EndpointKey) {
-        if let Some(slot) = self.breakers.endpoints.get_mut(&endpoint) {
-            slot.gone = true;
-        }
-        self.breakers.sweep(BreakerKey::Endpoint(endpoint), &mut self.routes);
-    }
-
-    /// An operator's word on the breaker, valid until `until`, whatever the block's mode. `route`: on that route's
-    /// only; without it, on every one that is in force.
-    ///
-    /// # Errors
-    /// If there is no such breaker.
-    pub fn force(
-        &mut self,
-        route: Option<RouteId>,
-        forced: Forced,
-        until: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), ForceError> {
-        let Some(scope) = self.breakers.block().and(self.breakers.scope()) else {
-            return Err(ForceError::NoBreaker);
-        };
-        match (scope, route) {
-            (Scope::Route, Some(route)) => {
-                let slot = self.routes.slot_of(route).ok_or(ForceError::NoSuchRoute)?;
-                self.force_one(BreakerKey::Route(slot), forced, until, now);
-            }
-            (_, Some(_)) => return Err(ForceError::NotByRoute),
-            (_, None) => {
-                for key in self.keys_in_force() {
-                    self.force_one(key, forced, until, now);
-                }
-                if scope == Scope::Endpoint {
-                    self.breakers.endpoints_forced = (forced != Forced::Auto).then_some((forced, until));
-                }
-            }
-        }
-        self.debug_check();
-        Ok(())
-    }
-
-    fn force_one(&mut self, key: BreakerKey, forced: Forced, until: Timestamp, now: Timestamp) {
-        if let Some(slot) = self.breakers.find_mut(key, &mut self.routes) {
-            slot.breaker.force(forced, until, now);
-        }
-        self.drain_breaker(key);
-    }
-
-    /// Every breaker in force.
-    pub(super) fn keys_in_force(&self) -> Vec<BreakerKey> {
-        let routes = (0..).zip(self.routes.iter()).map(|(slot, _)| BreakerKey::Route(slot));
-        let endpoints = self.breakers.endpoints.keys().map(|&endpoint| BreakerKey::Endpoint(endpoint));
-        let keys = std::iter::once(BreakerKey::Dependency).chain(routes).chain(endpoints);
-        keys.filter(|&key| self.breakers.is_in_force(key, &self.routes)).collect()
-    }
-
-    /// Tells what breakers have done; when one opens, those who wait are woken to be refused.
-    #[inline]
-    pub(super) fn drain_breaker(&mut self, key: BreakerKey) {
-        let Some(slot) = self.breakers.find_mut(key, &mut self.routes) else {
-            return;
-        };
-        if let Some(transition) = slot.breaker.poll_event() {
-            self.tell(key, transition);
-        }
-    }
-
-    #[cold]
-    fn tell(&mut self, key: BreakerKey, first: breaker::Transition) {
-        let in_force = self.breakers.is_in_force(key, &self.routes);
-        let mut next = Some(first);
-        while let Some(transition) = next {
-            if in_force {
-                let scope = self.scope_of(key);
-                self.events.push_back(Event::Breaker { scope, transition });
-            }
-            if matches!(transition.to, State::Open | State::ForcedOpen) {
-                self.wake_all();
-            }
-            next = self.breakers.find_mut(key, &mut self.routes).and_then(|slot| slot.breaker.poll_event());
-        }
-    }
-
-    pub(super) fn drain_breakers(&mut self) {
-        for key in self.keys_in_force() {
-            self.drain_breaker(key);
-        }
-    }
-
-    fn wake_all(&mut self) {
-        let Self { bulkhead, routes, woken, .. } = self;
-        let queues = routes.iter().map(|route| &route.bulkhead).chain([&*bulkhead]);
-        woken.extend(queues.flat_map(super::config::BulkheadSlot::waiting).filter(|&w| !w.is_modelled()));
-    }
-
-    pub(super) fn scope_of(&self, key: BreakerKey) -> BreakerScope {
-        match key {
-            BreakerKey::Dependency => BreakerScope::Dependency,
-            BreakerKey::Route(slot) => BreakerScope::Route(self.routes.slot(slot).id()),
-            BreakerKey::Endpoint(endpoint) => BreakerScope::Endpoint(endpoint),
-        }
     }
 }

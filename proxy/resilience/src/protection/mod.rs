@@ -23,11 +23,12 @@
 
 mod admission;
 mod breakers;
+mod circuits;
 mod config;
 mod holdings;
 mod view;
 
-pub use breakers::ForceError;
+pub use circuits::ForceError;
 pub use config::{ProtectionConfig, RouteProtection};
 pub use view::{BreakerScope, BreakerView, BulkheadView, ProtectionView};
 

@@ -104,6 +104,19 @@ fn a_block_that_is_removed_and_put_back_counts_what_is_out() {
     end(&mut protection, unprotected, Ended::Transport);
     assert_eq!(states(&protection), [(BreakerScope::Dependency, State::Open)], "and both tickets count");
 
+    // Once the last ticket is back the state is gone, though nobody has looked.
+    protection.reconfigure(&config(), at(0));
+    let view = protection.view(at(0));
+    assert_eq!((view.breakers[0].state, view.breakers[0].counts.calls), (State::Open, 2));
+    protection.force(None, Forced::Closed, at(1), at(0)).unwrap();
+    protection.force(None, Forced::Auto, at(1), at(0)).unwrap();
+    fail(&mut protection, 0);
+    let held = admitted(&mut protection, 0).unwrap();
+    protection.reconfigure(&ProtectionConfig::default(), at(0));
+    end(&mut protection, held, Ended::Whole);
+    protection.reconfigure(&config(), at(0));
+    assert_eq!(protection.view(at(0)).breakers[0].counts.calls, 0);
+
     // With nothing out the state goes with the block.
     protection.reconfigure(&ProtectionConfig::default(), at(0));
     protection.reconfigure(&config(), at(0));

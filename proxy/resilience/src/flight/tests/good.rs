@@ -174,7 +174,7 @@ fn the_caller_may_go_at_any_moment() {
 #[test]
 fn a_flight_is_small() {
     let size = std::mem::size_of::<Flight>();
-    assert!(size <= 480, "{size} bytes");
+    assert!(size <= 400, "{size} bytes");
 }
 
 #[test]

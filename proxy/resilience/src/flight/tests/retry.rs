@@ -321,3 +321,17 @@ fn retries_wait_behind_first_attempts() {
     assert_eq!(world.woken(), ["a"]);
     assert_eq!(world.tell("a", Flight::handle_woken), [again(2)]);
 }
+
+#[test]
+fn a_failure_that_opens_the_breaker_is_not_tried_again() {
+    let mut world = World::new(&config(), retry(|_| {}));
+    for _ in 0..4 {
+        world.bad_call("bad");
+    }
+    world.start("a", |_| {});
+    world.send("a");
+    assert_eq!(world.head("a", unavailable()), [Action::Deliver]);
+    assert_eq!((world.state(), world.in_flight()), (breaker::State::Open, 1), "its permit is held to the last byte");
+    assert_eq!(world.summary("a").retry_denied, Some(RetryDenied::CircuitOpen));
+    assert_eq!(world.ended("a"), [Action::Done]);
+}
