@@ -243,10 +243,8 @@ impl Flight {
 
     /// Says what the attempt came to and gives back all that it held.
     pub(super) fn finish_attempt(&mut self, ended: Ended, protection: &mut Protection, now: Timestamp) {
+        self.note_slow(protection, now);
         let begun = self.facts.streaming && self.phase == Phase::Answering;
-        if !begun {
-            self.note_slow(protection, now);
-        }
         let ended = self.weigh(ended);
         let outcome = classify(ended);
         let age = self.clock.elapsed(now);
@@ -304,8 +302,7 @@ impl Flight {
         let Some(threshold) = self.rules.slow_call_threshold else {
             return;
         };
-        let streams = self.facts.streaming && self.phase == Phase::Answering;
-        if self.facts.slow || streams || !self.clock.is_running() || self.clock.elapsed(now) < threshold {
+        if !self.may_become_slow() || !self.clock.is_running() || self.clock.elapsed(now) < threshold {
             return;
         }
         self.facts.slow = true;

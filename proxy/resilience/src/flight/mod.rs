@@ -453,9 +453,15 @@ impl Flight {
     #[inline]
     fn arm_slow(&mut self) {
         self.slow_at = match self.rules.slow_call_threshold {
-            Some(threshold) if !self.facts.slow && self.phase < Phase::Over => self.clock.reaches(threshold),
+            Some(threshold) if self.may_become_slow() => self.clock.reaches(threshold),
             _ => Timestamp::MAX,
         };
+    }
+
+    /// A stream is slow by its head only.
+    fn may_become_slow(&self) -> bool {
+        let streams = self.facts.streaming && self.phase == Phase::Answering;
+        !self.facts.slow && !streams
     }
 
     #[inline]

@@ -196,10 +196,13 @@ fn a_stream_has_its_own_limits_and_is_good_at_its_head() {
     for second in 1..60 {
         world.now = second * 1000;
         let actions = world.tell("a", |flight, protection, now| {
+            flight.handle_caller_wait(now);
+            flight.handle_caller_ready(now);
             flight.handle_progress(now);
             flight.handle_timeout(protection, now);
         });
         assert_eq!(actions, [], "neither the request's clock nor slow");
+        assert!(world.flight("a").next_timeout() > Some(at(world.now)), "it would ring for ever");
     }
     assert_eq!(world.time_out("a"), [Action::Abandon, Action::Cut(Reason::RequestTimeout), Action::Done]);
     assert_eq!(world.now, 60_000);
