@@ -28,6 +28,11 @@ impl Namespace {
         };
         let namespace = Namespace { handle: std::thread::spawn(make).join().expect("the namespace was made") };
         namespace.sh("ip link set lo up");
+        // Without this, IPv6 is not usable for the first two seconds of an interface: longer than a connect timeout.
+        for interface in ["all", "default"] {
+            let setting = format!("/proc/sys/net/ipv6/conf/{interface}/accept_dad");
+            namespace.run(|| std::fs::write(&setting, "0")).unwrap_or_else(|error| panic!("{setting}: {error}"));
+        }
         namespace
     }
 
