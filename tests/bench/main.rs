@@ -92,13 +92,15 @@ fn bench(options: &Options) -> ExitCode {
         row.at_rest = measure::pss_bytes(peer.pid);
         row.rss_at_rest = measure::rss_bytes(peer.pid);
     }
+    let mut made = vec![0; peers.len()];
     for round in 0..=options.rounds {
         // The first round warms pools, caches and branch predictors; it is not counted.
         let length = if round == 0 { Duration::from_millis(300) } else { options.round_length };
         eprintln!("round {round} of {}", options.rounds);
-        for (peer, row) in peers.iter().zip(&mut rows) {
+        for ((peer, row), made) in peers.iter().zip(&mut rows).zip(&mut made) {
             let saturated = cost(&mut rig, peer, Pace::Saturated, length);
             let fixed = cost(&mut rig, peer, Pace::PerSecond(FIXED_RATE), length);
+            *made += saturated.calls + fixed.calls;
             if round > 0 {
                 row.saturated.push(saturated);
                 row.fixed.push(fixed);
@@ -114,6 +116,11 @@ fn bench(options: &Options) -> ExitCode {
             }
             Err(error) => eprintln!("{}: {error}", peer.name),
         }
+    }
+    // A figure without the policy would be a figure of another proxy.
+    for (peer, made) in peers.iter().zip(made) {
+        let counted = peer.counted().unwrap_or(made);
+        assert!(counted >= made, "{} counted {counted} of {made} calls under its policy", peer.name);
     }
     let passed = report::print(&rows, options.idle);
     if options.gate && !passed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
@@ -150,6 +157,7 @@ fn cost(rig: &mut Rig, peer: &Peer, pace: Pace, length: Duration) -> Cost {
         per_second: calls / length.as_secs_f64(),
         p50_micros: tally.quantile(0.5),
         p99_micros: tally.quantile(0.99),
+        calls: tally.answers,
         errors: tally.errors,
         late: tally.late,
     }

@@ -16,20 +16,30 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Process id of the root of its processes.
     pub pid: u32,
-    /// Held so that it is stopped with the peer.
-    _running: Running,
+    /// Stopped with the peer.
+    running: Running,
 }
 
 /// What keeps a peer alive.
 enum Running {
     Process(#[expect(dead_code, reason = "held for its Drop")] Process),
-    Proxy(#[expect(dead_code, reason = "held for its Drop")] Box<proxy::Proxy>),
+    Proxy(Box<proxy::Proxy>),
+}
+
+impl Peer {
+    /// Calls that it has counted under its policy; none for those that have no policy.
+    pub fn counted(&self) -> Option<u64> {
+        match &self.running {
+            Running::Process(_) => None,
+            Running::Proxy(proxy) => proxy.admin.dependency("fraud-api")["requests_total"].as_u64(),
+        }
+    }
 }
 
 fn started(name: &'static str, address: SocketAddr, core: usize, command: &mut Command) -> Peer {
     let process = Process::start(process::on_core(command, core));
     eventually("the peer listens", || TcpStream::connect(address).is_ok());
-    Peer { name, address, pid: process.id(), _running: Running::Process(process) }
+    Peer { name, address, pid: process.id(), running: Running::Process(process) }
 }
 
 /// Our own relay, the floor.
@@ -142,7 +152,7 @@ pub fn plimsoll(origin: SocketAddr, core: usize) -> Peer {
     let dependency = proxy::listened("fraud-api", origin, BLOCKS);
     let proxy = proxy::Setup::new().policy(&dependency.policy).workers(1).on_core(core).start();
     let pid = proxy.process.id();
-    Peer { name: "plimsoll", address: dependency.listen, pid, _running: Running::Proxy(Box::new(proxy)) }
+    Peer { name: "plimsoll", address: dependency.listen, pid, running: Running::Proxy(Box::new(proxy)) }
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> PathBuf {

@@ -11,6 +11,8 @@ pub struct Cost {
     pub p50_micros: u32,
     /// 99th percentile of latency.
     pub p99_micros: u32,
+    /// Right answers.
+    pub calls: u64,
     /// Wrong or missing answers.
     pub errors: u64,
     /// Requests that came due while every connection was busy.

@@ -4,6 +4,7 @@
 //! however the test ends.
 
 use std::fs::File;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
@@ -28,11 +29,6 @@ impl Namespace {
         };
         let namespace = Namespace { handle: std::thread::spawn(make).join().expect("the namespace was made") };
         namespace.sh("ip link set lo up");
-        // Without this, IPv6 is not usable for the first two seconds of an interface: longer than a connect timeout.
-        for interface in ["all", "default"] {
-            let setting = format!("/proc/sys/net/ipv6/conf/{interface}/accept_dad");
-            namespace.run(|| std::fs::write(&setting, "0")).unwrap_or_else(|error| panic!("{setting}: {error}"));
-        }
         namespace
     }
 
@@ -67,6 +63,13 @@ impl Namespace {
             side.sh(&format!("ip addr add {v4}/24 dev {interface}"));
             side.sh(&format!("ip -6 addr add {v6}/64 dev {interface} nodad"));
             side.sh(&format!("ip link set {interface} up"));
+        }
+        // The first IPv6 packets on a new interface are lost while neighbours are found: as long as a connect timeout.
+        for address in [others, others6] {
+            let listen = || TcpListener::bind((address, 0)).expect("the other side has its address");
+            let there = other.run(listen);
+            let port = there.local_addr().expect("a bound listener has an address").port();
+            self.run(|| TcpStream::connect((address, port)).expect("the two sides are joined"));
         }
     }
 }
