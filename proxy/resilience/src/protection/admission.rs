@@ -100,9 +100,9 @@ impl Protection {
         asker: Asker,
         now: Timestamp,
     ) -> Result<(), Rejection> {
-        self.breakers.meet_endpoint(endpoint, now);
         // An attempt that was admitted under another scope keeps the ticket it has.
         if self.breakers.is_by_endpoint() && holdings.ticket.is_none() {
+            self.breakers.meet_endpoint(endpoint, now);
             self.acquire_ticket(BreakerKey::Endpoint(endpoint), holdings, asker, now)?;
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Protection {
         if let Some(HeldTicket { key, ticket }) = holdings.ticket.take() {
             self.breakers.record(key, ticket, ended, age, &mut self.routes, now);
             self.drain_breaker(key);
-            self.breakers.sweep(key, &mut self.routes);
+            self.breakers.sweep(key, &mut self.routes, now);
         }
     }
 
@@ -136,7 +136,7 @@ impl Protection {
         let by_endpoint = |held: &mut HeldTicket| matches!(held.key, BreakerKey::Endpoint(_));
         if let Some(HeldTicket { key, ticket }) = holdings.ticket.take_if(by_endpoint) {
             self.breakers.record(key, ticket, Ended::Refused, Duration::ZERO, &mut self.routes, now);
-            self.breakers.sweep(key, &mut self.routes);
+            self.breakers.sweep(key, &mut self.routes, now);
         }
         self.debug_check();
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::breaker::{self, Asker, Breaker, Forced, Scope, Ticket};
+use crate::breaker::{self, Asker, Breaker, Forced, Scope, State, Ticket};
 use crate::mode::Moded;
 use crate::outcome::{Ended, classify};
 use crate::random::Random;
@@ -30,6 +30,9 @@ pub(super) struct BreakerSlot {
     /// Its endpoint was forgotten while a ticket was out.
     gone: bool,
 }
+
+/// Endpoints with a breaker of their own. Where destinations are not listed anybody may name one more.
+const MOST_ENDPOINTS: usize = 4096;
 
 /// The columns of `seen`: calls that counted, calls that the caller gave up first, and the sum of their ages in ms.
 const COUNTED: usize = 0;
@@ -83,8 +86,14 @@ impl BreakerSlot {
         Refusal { rejected, only_observed: observes && !self.breaker.is_forced() }
     }
 
-    fn is_idle(&self) -> bool {
-        self.breaker.tickets_out() == 0 && !self.breaker.is_forced()
+    /// Nobody will come back to it, and no operator has spoken.
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.breaker.tickets_out() == 0 && self.breaker.forced_until(now).is_none()
+    }
+
+    /// Nothing would be lost with it.
+    fn is_as_new(&self, now: Timestamp) -> bool {
+        self.is_idle(now) && self.breaker.state(now) == State::Closed && self.breaker.counts(now).calls == 0
     }
 }
 
@@ -96,12 +105,21 @@ pub(super) struct Breakers {
     endpoints: BTreeMap<EndpointKey, BreakerSlot>,
     /// An operator's word on all endpoints, for those that come later too.
     endpoints_forced: Option<(Forced, Timestamp)>,
+    /// When the table of endpoints was last found full.
+    full_at: Option<Timestamp>,
     random: Random,
 }
 
 impl Breakers {
     pub(super) const fn new(random: Random) -> Self {
-        Self { block: None, dependency: None, endpoints: BTreeMap::new(), endpoints_forced: None, random }
+        Self {
+            block: None,
+            dependency: None,
+            endpoints: BTreeMap::new(),
+            endpoints_forced: None,
+            full_at: None,
+            random,
+        }
     }
 
     /// The block that acts or observes.
@@ -110,11 +128,11 @@ impl Breakers {
     }
 
     pub(super) fn scope(&self) -> Option<Scope> {
-        self.block.map(|block| block.config.settings().scope)
+        self.block.as_ref().map(|block| block.config.settings().scope)
     }
 
     pub(super) fn is_by_endpoint(&self) -> bool {
-        self.block().is_some() && self.scope() == Some(Scope::Endpoint)
+        self.scope() == Some(Scope::Endpoint) && self.block.as_ref().is_some_and(|block| block.mode.is_on())
     }
 
     /// The breaker that a call of this route asks before it has an endpoint.
@@ -141,26 +159,38 @@ impl Breakers {
         match wanted(Scope::Endpoint) {
             Some(config) => self.endpoints.values_mut().for_each(|slot| slot.breaker.reconfigure(config, now)),
             None => {
-                self.endpoints.retain(|_, slot| !slot.is_idle());
+                self.endpoints.retain(|_, slot| !slot.is_idle(now));
                 self.endpoints_forced = self.endpoints_forced.filter(|&(_, until)| now < until);
             }
         }
     }
 
-    /// An endpoint is about to be called: it gets its breaker.
+    /// An endpoint is about to be called: it gets its breaker, unless the table is full of ones that hold something.
     pub(super) fn meet_endpoint(&mut self, endpoint: EndpointKey, now: Timestamp) {
-        let Some(block) = self.block().filter(|_| self.is_by_endpoint()) else {
+        let Some(config) = self.block.filter(|_| self.is_by_endpoint()).map(|block| block.config) else { return };
+        if let Some(slot) = self.endpoints.get_mut(&endpoint) {
+            slot.gone = false;
             return;
-        };
-        let Self { endpoints, random, endpoints_forced, .. } = self;
-        let slot = endpoints.entry(endpoint).or_insert_with(|| {
-            let mut slot = BreakerSlot::new(block.config, random.next_u64());
-            if let Some((forced, until)) = endpoints_forced.filter(|&(_, until)| now < until) {
+        }
+        if self.endpoints.len() >= MOST_ENDPOINTS {
+            self.make_room(now);
+        }
+        if self.endpoints.len() < MOST_ENDPOINTS {
+            let mut slot = BreakerSlot::new(config, self.random.next_u64());
+            if let Some((forced, until)) = self.endpoints_forced.filter(|&(_, until)| now < until) {
                 slot.breaker.force(forced, until, now);
             }
-            slot
-        });
-        slot.gone = false;
+            self.endpoints.insert(endpoint, slot);
+        }
+    }
+
+    /// Forgets what is as good as new; looks through the table once a second at most.
+    fn make_room(&mut self, now: Timestamp) {
+        let again = self.full_at.map_or(Timestamp::ZERO, |at| at.saturating_add(Duration::from_secs(1)));
+        if now >= again {
+            self.full_at = Some(now);
+            self.endpoints.retain(|_, slot| !slot.is_as_new(now));
+        }
     }
 
     /// An endpoint is gone; its breaker stays while a ticket is out.
@@ -168,7 +198,8 @@ impl Breakers {
         if let Some(slot) = self.endpoints.get_mut(&endpoint) {
             slot.gone = true;
         }
-        self.sweep(BreakerKey::Endpoint(endpoint), routes);
+        // Without the time a forced one stays, and goes with the next swap.
+        self.sweep(BreakerKey::Endpoint(endpoint), routes, Timestamp::ZERO);
     }
 
     /// An operator's word holds for endpoints that come later too.
@@ -246,8 +277,8 @@ impl Breakers {
 
     /// Forgets a breaker that no policy wants any more, once its last ticket is back.
     #[inline]
-    pub(super) fn sweep(&mut self, key: BreakerKey, routes: &mut Routes) {
-        if self.is_in_force(key, routes) || !self.find(key, routes).is_some_and(BreakerSlot::is_idle) {
+    pub(super) fn sweep(&mut self, key: BreakerKey, routes: &mut Routes, now: Timestamp) {
+        if self.is_in_force(key, routes) || !self.find(key, routes).is_some_and(|slot| slot.is_idle(now)) {
             return;
         }
         match key {
@@ -284,7 +315,7 @@ fn update(slot: &mut Option<BreakerSlot>, config: Option<breaker::Config>, rando
     match (&mut *slot, config) {
         (Some(slot), Some(config)) => slot.breaker.reconfigure(config, now),
         (None, Some(config)) => *slot = Some(BreakerSlot::new(config, random.next_u64())),
-        (Some(old), None) if old.is_idle() => *slot = None,
+        (Some(old), None) if old.is_idle(now) => *slot = None,
         (_, None) => {}
     }
 }

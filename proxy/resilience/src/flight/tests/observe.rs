@@ -259,3 +259,21 @@ fn an_observed_block_takes_nothing_from_one_that_acts() {
     assert_eq!(world.in_flight(), 1, "the breaker would have refused it, the bulkhead counts it all the same");
     assert_eq!(rejected(&world.start("b", |_| {})), Reason::BulkheadFull);
 }
+
+#[test]
+fn the_table_of_endpoints_has_an_end_and_forgets_only_what_is_as_good_as_new() {
+    let mut world = World::new(&by_endpoint(), rules_with(|rules| rules.retry = None));
+    let failed = EndpointKey(0);
+    fail_at(&mut world, failed);
+    for key in 1..10_000 {
+        assert!(world.protection.endpoint_allows(EndpointKey(key), at(key)));
+    }
+    let view = world.protection.view(at(10_000));
+    assert!(view.breakers.len() <= 4096);
+    let kept = view.breakers.iter().find(|view| view.scope == crate::protection::BreakerScope::Endpoint(failed));
+    assert_eq!(kept.expect("kept").counts.failed, 1);
+    // One without a breaker of its own is called all the same.
+    world.start("a", |_| {});
+    world.tell("a", |flight, protection, now| flight.handle_picked(EndpointKey(77_777), protection, now));
+    assert_eq!(world.failed("a", Failure::Connect).len(), 2);
+}
