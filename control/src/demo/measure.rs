@@ -134,7 +134,8 @@ impl Ledger {
         let now = self.now();
         let fresh = |at: Duration| at + RECENT >= now;
         let span = RECENT.min(now.saturating_sub(since));
-        let per_second = |n: usize| n as f64 / span.as_secs_f64().max(0.001);
+        // Of the very first moments no rate can be told: one call in a millisecond is not a thousand a second.
+        let per_second = |n: usize| n as f64 / span.as_secs_f64().max(1.0);
         let calls = self.lock();
         let of_rail = || calls.iter().filter(|call| call.rail == rail && call.began >= since);
         let tries =
