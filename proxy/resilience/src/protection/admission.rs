@@ -354,7 +354,7 @@ impl Protection {
                 }
             }
         }
-        slot.poll_woken_into(&mut self.woken);
+        slot.poll_granted_into(&mut self.woken);
     }
 
     fn bulkhead_slot(&mut self, level: Level, holdings: &Holdings) -> &mut BulkheadSlot {

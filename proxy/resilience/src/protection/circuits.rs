@@ -147,8 +147,8 @@ impl Protection {
 
     fn wake_all(&mut self) {
         let Self { bulkhead, routes, woken, .. } = self;
-        let queues = routes.iter().map(|route| &route.bulkhead).chain([&*bulkhead]);
-        woken.extend(queues.flat_map(BulkheadSlot::waiting).filter(|&w| !w.is_modelled()));
+        let slots = routes.iter().map(|route| &route.bulkhead).chain([&*bulkhead]);
+        woken.extend(slots.flat_map(BulkheadSlot::waiting));
     }
 
     pub(super) fn scope_of(&self, key: BreakerKey) -> BreakerScope {

@@ -1,5 +1,7 @@
 //! What is configured, where its state lives, and how a swap joins the two (design.md section 5).
 
+use std::collections::VecDeque;
+
 use crate::breaker;
 use crate::budget;
 use crate::bulkhead::{self, Bulkhead, WaiterId};
@@ -38,10 +40,14 @@ impl Protection {
     /// A `RouteId` belongs to the configuration in force when its call began.
     pub fn reconfigure(&mut self, config: &ProtectionConfig, now: Timestamp) {
         self.bulkhead.configure(config.bulkhead, now);
-        self.bulkhead.poll_woken_into(&mut self.woken);
         self.routes.configure(&config.routes, now);
-        for route in self.routes.iter_mut() {
-            route.bulkhead.poll_woken_into(&mut self.woken);
+        let Self { bulkhead, routes, woken, .. } = self;
+        for slot in routes.iter_mut().map(|route| &mut route.bulkhead).chain([bulkhead]) {
+            if !slot.mode.enforces() {
+                // Who waits for a block that no longer makes anyone wait goes on.
+                woken.extend(slot.waiting());
+            }
+            slot.poll_granted_into(woken);
         }
         self.budget.reconfigure(config.budget);
         self.breakers.configure(config.breaker, &mut self.routes, now);
@@ -55,13 +61,11 @@ impl Protection {
 pub(super) struct BulkheadSlot {
     mode: Mode,
     bulkhead: Option<Bulkhead>,
-    /// Those who wait for a block that no longer makes anyone wait.
-    freed: Vec<WaiterId>,
 }
 
 impl Default for BulkheadSlot {
     fn default() -> Self {
-        Self { mode: Mode::Disabled, bulkhead: None, freed: Vec::new() }
+        Self { mode: Mode::Disabled, bulkhead: None }
     }
 }
 
@@ -73,9 +77,6 @@ impl BulkheadSlot {
             (Some(bulkhead), Some(block)) => bulkhead.resize(block.config, now),
             (None, Some(block)) => self.bulkhead = Some(Bulkhead::new(block.config)),
             (_, None) => {}
-        }
-        if let Some(bulkhead) = self.bulkhead.as_ref().filter(|_| !self.mode.enforces()) {
-            self.freed.extend(bulkhead.waiting());
         }
     }
 
@@ -93,12 +94,13 @@ impl BulkheadSlot {
         self.bulkhead.as_mut()
     }
 
+    /// Those who really wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = WaiterId> + '_ {
-        self.bulkhead.iter().flat_map(Bulkhead::waiting)
+        self.bulkhead.iter().flat_map(Bulkhead::waiting).filter(|waiter| !waiter.is_modelled())
     }
 
-    pub(super) fn poll_woken_into(&mut self, woken: &mut std::collections::VecDeque<WaiterId>) {
-        woken.extend(self.freed.drain(..));
+    /// Those who were granted a permit and do not know it yet.
+    pub(super) fn poll_granted_into(&mut self, woken: &mut VecDeque<WaiterId>) {
         let granted = std::iter::from_fn(|| self.bulkhead.as_mut()?.poll_granted());
         woken.extend(granted.filter(|waiter| !waiter.is_modelled()));
     }

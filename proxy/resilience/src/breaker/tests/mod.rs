@@ -167,6 +167,11 @@ fn the_wait_grows_to_its_maximum_and_starts_again_after_closing() {
         breaker.record(ticket, Outcome::Failure, now);
     }
     assert_eq!(breaker.retry_at(), Some(now + secs(10)));
+    // And grows from its beginning again.
+    let now = now + secs(10);
+    let probe = breaker.try_acquire(Asker::First, now).unwrap();
+    breaker.record(probe, Outcome::Failure, now);
+    assert!(breaker.retry_at().unwrap() <= now + secs(20));
 }
 
 #[test]

@@ -272,9 +272,14 @@ fn a_probe_has_its_own_limit_from_its_sending_and_is_not_cut_by_it() {
     world.now = 10_000;
     world.start("a", |_| {});
     world.now = 10_050;
-    world.send("a");
+    world.picked("a");
+    world.now = 10_080;
+    world.tell("a", |flight, _, now| {
+        flight.handle_connected(now);
+        flight.handle_sent(now);
+    });
     assert_eq!(world.time_out("a"), []);
-    assert_eq!((world.now, world.state()), (10_150, breaker::State::Open));
+    assert_eq!((world.now, world.state()), (10_180, breaker::State::Open));
     assert_eq!(world.head("a", ok()), [Action::Deliver]);
     assert_eq!(world.ended("a"), [Action::Done]);
     assert_eq!(world.state(), breaker::State::Open, "of an older epoch");

@@ -248,6 +248,19 @@ fn what_one_observed_block_would_have_refused_another_does_not_model() {
 }
 
 #[test]
+fn each_attempt_is_modelled_anew() {
+    let config = ProtectionConfig { bulkhead: observed(bulkhead(1, 0, 0)), ..ProtectionConfig::default() };
+    let mut world = World::new(&config, rules_with(|_| {}));
+    world.start("a", |_| {});
+    world.start("b", |_| {});
+    world.send("b");
+    assert_eq!(world.head("b", unavailable()), [Action::Keep]);
+    world.gone("a");
+    world.time_out("b");
+    assert_eq!((would(&mut world), world.in_flight()), (vec![Reason::BulkheadFull], 1), "the retry has a permit");
+}
+
+#[test]
 fn an_observed_block_takes_nothing_from_one_that_acts() {
     let config =
         ProtectionConfig { bulkhead: bulkhead(1, 0, 0), breaker: observed(breaker()), ..ProtectionConfig::default() };
