@@ -50,6 +50,8 @@ pub enum Step {
     Wait(Duration),
     /// Wait until a gate opens; ended early when the caller goes away.
     Gate(Gate),
+    /// Wait until a gate opens without looking at the socket: nothing is read, and nobody's leaving is noticed.
+    Ignore(Gate),
     /// Say nothing until the caller goes away.
     Hang,
     /// Close with a FIN.
@@ -419,6 +421,12 @@ impl Connection {
                 self.wait_until(|| Instant::now() >= end, Some(end))
             }
             Step::Gate(gate) => self.wait_until(|| gate.0.load(Ordering::SeqCst), None),
+            Step::Ignore(gate) => {
+                while !gate.0.load(Ordering::SeqCst) && !self.shared.stop.load(Ordering::SeqCst) {
+                    std::thread::park_timeout(Duration::from_millis(5));
+                }
+                After::NextRequest
+            }
             Step::Hang => self.wait_until(|| false, None),
             Step::Close => {
                 let _ = self.stream.shutdown(std::net::Shutdown::Both);

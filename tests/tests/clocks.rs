@@ -175,6 +175,46 @@ fn the_slow_clock_stands_still_while_the_caller_is_the_slow_one() {
     assert_eq!(proxy.admin.circuit("fraud-api"), "Open", "and now it was the dependency");
 }
 
+/// Six events in 1.5 s.
+fn events(kind: &str) -> Script {
+    let mut script =
+        vec![upstream::raw(&format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"))];
+    for _ in 0..6 {
+        script.extend([upstream::raw("9\r\ndata: 1\n\n\r\n"), Step::Wait(Duration::from_millis(250))]);
+    }
+    script.push(upstream::raw("0\r\n\r\n"));
+    script
+}
+
+#[test]
+fn a_stream_has_no_request_timeout() {
+    let server = Upstream::start(|request| match request.target.as_str() {
+        "/events" => events("text/event-stream; charset=utf-8"),
+        _ => events("text/plain"),
+    });
+    let spec = "  timeouts: {request: 700ms}
+  routes: [{name: export, match: {path: {prefix: /export}}, streaming: Always}]";
+    let (dependency, _proxy) = start(server.address, spec);
+    let whole = "data: 1\n\n".repeat(6);
+    assert_eq!(Client::connect(dependency.listen).get("/events").text(), whole, "by its content type");
+    assert_eq!(Client::connect(dependency.listen).get("/export").text(), whole, "by its route");
+    let answer = Client::connect(dependency.listen).try_call("GET", "/other", &[], b"");
+    assert!(matches!(answer, Err(Failure::Cut { .. })), "{answer:?}");
+}
+
+#[test]
+fn a_stream_has_limits_of_its_own() {
+    let server = Upstream::start(|_| events("text/event-stream"));
+    let (dependency, _proxy) = start(server.address, "  timeouts: {request: 10s, streamMaxDuration: 600ms}");
+    let begun = Instant::now();
+    let answer = Client::connect(dependency.listen).try_call("GET", "/", &[], b"");
+    assert!(matches!(answer, Err(Failure::Cut { .. })), "{answer:?}");
+    assert!(begun.elapsed() >= Duration::from_millis(600));
+    let (dependency, _proxy) = start(server.address, "  timeouts: {request: 10s, idle: 100ms}");
+    let answer = Client::connect(dependency.listen).try_call("GET", "/", &[], b"");
+    assert!(matches!(answer, Err(Failure::Cut { .. })), "events are 250 ms apart: {answer:?}");
+}
+
 #[test]
 fn observe_cuts_nothing() {
     let server = Upstream::start(|_| upstream::after(Duration::from_millis(500), upstream::ok("late")));

@@ -109,6 +109,39 @@ fn requests_written_byte_by_byte_and_in_one_go_are_answered_in_order() {
     }
 }
 
+fn resident_kib(proxy: &Proxy) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.process.id())).expect("it runs");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a figure");
+    resident.trim().trim_end_matches(" kB").parse().expect("KiB")
+}
+
+#[test]
+fn long_uploads_wait_for_the_server() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = Upstream::start_early(move |_| {
+        vec![
+            Step::Ignore(held.clone()),
+            upstream::raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"),
+            Step::Close,
+        ]
+    });
+    let (dependency, proxy) = start(server.address, "  timeouts: {request: 60s}");
+    let mut client = Client::connect(dependency.listen);
+    client.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n").unwrap();
+    client.stream().set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let block = vec![b'x'; 1 << 20];
+    let mut taken = 0;
+    // Once every buffer on the way is full, writing stops.
+    while client.write(&block).is_ok() {
+        taken += block.len();
+        assert!(taken < 500_000_000, "the proxy takes whatever comes");
+    }
+    let kib = resident_kib(&proxy);
+    assert!(kib < 64 * 1024, "{kib} KiB are resident");
+    gate.open();
+}
+
 #[test]
 fn long_bodies_stream_with_back_pressure() {
     const SIZE: usize = 256 * 1024 * 1024;
@@ -121,9 +154,7 @@ fn long_bodies_stream_with_back_pressure() {
     client.read_head().unwrap();
     // Nobody reads: were there no back-pressure, the proxy would take all of it into memory.
     std::thread::sleep(Duration::from_millis(500));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.process.id())).unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a figure");
-    let kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    let kib = resident_kib(&proxy);
     assert!(kib < 64 * 1024, "{kib} KiB are resident");
     let mut rest = SIZE - client.raw().len();
     let mut buffer = vec![0; 1 << 20];

@@ -7,7 +7,7 @@ use plimsoll_tests::client::{Client, Failure};
 use plimsoll_tests::eventually;
 use plimsoll_tests::load::{Ask, Load};
 use plimsoll_tests::proxy::{Listened, Proxy, Setup, listened};
-use plimsoll_tests::upstream::{self, Step, Upstream};
+use plimsoll_tests::upstream::{self, Gate, Step, Upstream};
 
 fn start(server: SocketAddr, spec: &str) -> (Listened, Proxy) {
     let dependency = listened("fraud-api", server, spec);
@@ -70,9 +70,9 @@ fn a_connection_closed_with_the_next_call_on_its_way_costs_idempotent_calls_noth
     server.close_idle_after(Duration::from_millis(10));
     let (dependency, _proxy) = start(server.address, "  retry: {maxAttempts: 3, backoff: {base: 1ms, max: 5ms}}");
     let mut client = Client::connect(dependency.listen);
-    for _ in 0..100 {
+    for round in 0..100 {
         assert_eq!(client.get("/").status, 200);
-        std::thread::sleep(Duration::from_millis(9));
+        std::thread::sleep(Duration::from_millis(4 + round % 16));
     }
     assert!(server.connections() > 1, "some were closed");
 }
@@ -166,6 +166,40 @@ fn a_caller_that_leaves_cancels_its_call() {
     drop(client);
     eventually("the server is told", || server.abandoned() == 1);
     eventually("the permit is back", || proxy.admin.dependency("fraud-api")["bulkheads"][0]["in_flight"] == 0);
+}
+
+#[test]
+fn a_fin_from_the_caller_means_that_it_has_gone() {
+    let server = Upstream::start(|_| vec![Step::Hang]);
+    let (dependency, _proxy) = start(server.address, "");
+    let mut client = Client::connect(dependency.listen);
+    client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    server.wait_for_requests(1);
+    client.finish();
+    eventually("the server is told", || server.abandoned() == 1);
+}
+
+#[test]
+fn connections_are_limited_over_all_workers() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let server = Upstream::start(move |_| upstream::behind(&held, upstream::ok("ok")));
+    let spec = "  bulkhead: {maxConcurrentCalls: 50, maxQueued: 50, maxWaitDuration: 15s, maxConnections: 3}";
+    let dependency = listened("fraud-api", server.address, spec);
+    let _proxy = Setup::new().workers(2).policy(&dependency.policy).start();
+    let mut callers: Vec<Client> = (0..12).map(|_| Client::connect(dependency.listen)).collect();
+    for caller in &mut callers {
+        caller.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    }
+    server.wait_for_requests(3);
+    // The others have had time to connect, if they would.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!((server.connections(), server.requests()), (3, 3));
+    gate.open();
+    for caller in &mut callers {
+        let answer = caller.read_answer(false).expect("an answer");
+        assert_eq!(answer.status, 200, "who waited is served: {answer}");
+    }
 }
 
 #[test]

@@ -156,6 +156,21 @@ fn retry_after_is_a_floor_and_a_long_one_ends_it() {
 }
 
 #[test]
+fn retry_after_may_be_a_date() {
+    let date =
+        std::process::Command::new("date").args(["-u", "-d", "+3 seconds", "+%a, %d %b %Y %H:%M:%S GMT"]).output();
+    let date = String::from_utf8(date.expect("date can be run").stdout).unwrap();
+    let date: &'static str = Box::leak(date.trim().to_owned().into_boxed_str());
+    let fields: &'static [(&str, &str)] = Box::leak(Box::new([("Retry-After", date)]));
+    let server = failing_once(upstream::answer(503, fields, "down"));
+    let (dependency, _proxy) = start(server.address, QUICK);
+    let begun = Instant::now();
+    assert_eq!(Client::connect(dependency.listen).get("/").text(), "up");
+    // A date has whole seconds; starting the proxy took a part of them.
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn a_429_is_retried_only_when_it_says_when() {
     let server = failing(429, &[]);
     let (dependency, _proxy) = start(server.address, QUICK);
