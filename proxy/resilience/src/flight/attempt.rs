@@ -155,9 +155,11 @@ impl Flight {
         if self.phase == Phase::Picking {
             self.count_attempt();
         }
-        let reason = failure.reason();
         let answering = self.phase == Phase::Answering;
         let sent = self.phase >= Phase::Sent;
+        // Whoever says so after a byte was written is mistaken.
+        let failure = if sent && failure == Failure::NotSent { Failure::Reset } else { failure };
+        let reason = failure.reason();
         let age = now.saturating_since(self.arrived);
         let rejection = self.rejection(reason, Block::Target, age, Duration::ZERO);
         self.finish_attempt(Ended::Transport, protection, now);
