@@ -19,15 +19,17 @@ use crate::route::Target;
 use crate::snapshot::Endpoints;
 
 impl Exchange {
-    /// Does what the flight asks for until it asks for nothing more.
-    pub(super) fn act(&mut self, cx: &mut Context<'_>) {
+    /// Does what the flight asks for until it asks for nothing more. False when it asked for nothing.
+    pub(super) fn act(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut acted = false;
         while let Some(action) = self.flight.poll_action() {
+            acted = true;
             self.perform(action, cx);
         }
+        acted
     }
 
     fn perform(&mut self, action: Action, cx: &mut Context<'_>) {
-        self.moved = true;
         match action {
             Action::Await => {}
             Action::Attempt(attempt) => self.begin(attempt, cx),
@@ -118,7 +120,6 @@ impl Exchange {
         };
         heads::put_request(&self.request.head, self.request.bytes(), &facts, &mut head);
         self.link = Link::Open(Open { upstream, head, head_sent: 0, wrote: false, write_failed: false, shut: false });
-        self.moved = true;
     }
 
     /// The attempt is over without an answer that anyone wants.
@@ -138,7 +139,7 @@ impl Exchange {
     fn restart_answer(&mut self) {
         if self.answer.held() > 0 || self.answer.has_head() {
             let fresh = self.fresh_answer();
-            let (head, buf) = std::mem::replace(&mut self.answer, fresh).into_parts();
+            let (head, buf) = std::mem::replace(&mut self.answer, fresh).take_parts();
             self.worker.response_heads.give_back(head);
             self.worker.buffers.give_back(buf);
         }

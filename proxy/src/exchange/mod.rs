@@ -19,7 +19,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::BytesMut;
 use plimsoll_h1::{Method, RequestHead, Upgrade, Version};
 use plimsoll_resilience::flight::{Call, Flight, Safety};
 use plimsoll_resilience::protection::Protection;
@@ -34,6 +33,7 @@ use crate::forward::answer::Answer;
 use crate::forward::reply::Reply;
 use crate::forward::request::Request;
 use crate::route::Routed;
+use crate::runtime::buffers::Lent;
 use crate::runtime::drain::Phase;
 use crate::runtime::worker::Worker;
 use crate::serve::Downstream;
@@ -59,7 +59,7 @@ pub enum After {
 /// One call in progress.
 pub struct Exchange {
     worker: Rc<Worker>,
-    down: Box<Downstream>,
+    down: Lent<Downstream>,
     snapshot: Arc<Snapshot>,
     routed: Routed,
     arrived: Timestamp,
@@ -75,7 +75,7 @@ pub struct Exchange {
     answer: Answer,
     kept: Option<Kept>,
     reply: Reply,
-    /// Something moved since the loop last looked.
+    /// Something moved that earlier stages have been waiting for.
     moved: bool,
     /// We wait for the caller, and the flight knows.
     waits_for_caller: bool,
@@ -123,7 +123,7 @@ impl Exchange {
         let trace = Trace::of(head, request.bytes(), &mut worker.random.borrow_mut());
         let call =
             call_of(head, request.bytes(), route, caller_deadline, arrived, worker.random.borrow_mut().next_u64());
-        let rules = Arc::clone(&route.rules);
+        let rules = Arc::clone(if call.streaming { &route.tunnel_rules } else { &route.rules });
         let mut would = Vec::new();
         let start = |shared: &mut Shared| {
             let flight = Flight::start(rules, call, &mut shared.protection, arrived);
@@ -139,7 +139,7 @@ impl Exchange {
         let reply = Reply::new(worker.buffers.lend());
         let mut exchange = Self {
             worker,
-            down,
+            down: down.into(),
             routed,
             arrived,
             now: arrived,
@@ -184,9 +184,9 @@ impl Exchange {
         if self.flight.waiter().is_some() {
             self.tell(cx, Flight::handle_woken);
         }
+        self.act(cx);
         loop {
             self.moved = false;
-            self.act(cx);
             self.poll_dial(cx);
             self.poll_request(cx);
             self.poll_answer(cx);
@@ -197,7 +197,9 @@ impl Exchange {
                 return Poll::Ready(after);
             }
             self.note_caller_wait();
-            if !self.moved && !self.ring(cx) && !self.watch_caller(cx) {
+            // In this order: what the flight asks for may move bytes, and only when nothing moves are clocks looked at.
+            let goes_on = self.moved || self.act(cx) || self.ring(cx) || self.watch_caller(cx);
+            if !goes_on {
                 return Poll::Pending;
             }
         }
@@ -233,14 +235,14 @@ impl Exchange {
             |event| would.push(*event),
         );
         would.iter().for_each(|event| self.would(event));
-        self.moved = true;
     }
 
     /// Lets the flight's clocks run out, or sets the alarm for the next one.
-    fn ring(&mut self, cx: &Context<'_>) -> bool {
+    fn ring(&mut self, cx: &mut Context<'_>) -> bool {
         let next = self.flight.next_timeout();
         if next.is_some_and(|at| at <= self.now) {
             self.tell(cx, Flight::handle_timeout);
+            self.act(cx);
             return true;
         }
         self.down.alarm.set(next, cx.waker());
@@ -301,14 +303,13 @@ impl Exchange {
         self.request.keep(limit, self.worker.process.kept_bodies.lease());
     }
 
-    /// Gives buffers back for the next call.
+    /// Gives buffers and heads back for the next call.
     fn recycle(&mut self) {
         self.drop_link();
-        let worker = Rc::clone(&self.worker);
-        let reply = std::mem::replace(&mut self.reply, Reply::new(BytesMut::new()));
-        worker.buffers.give_back(reply.into_out());
-        let answers = [Some(std::mem::take(&mut self.answer)), self.kept.take().map(|kept| kept.answer)];
-        for (head, buf) in answers.into_iter().flatten().map(Answer::into_parts) {
+        let worker = &self.worker;
+        worker.buffers.give_back(self.reply.take_out());
+        let kept = self.kept.as_mut().map(|kept| &mut kept.answer);
+        for (head, buf) in std::iter::once(&mut self.answer).chain(kept).map(Answer::take_parts) {
             worker.response_heads.give_back(head);
             worker.buffers.give_back(buf);
         }
@@ -318,15 +319,16 @@ impl Exchange {
         self.request.head.method
     }
 
-    /// Reports the call, if that is yet to be done, and gives back what the connection uses again.
-    /// The caller's connection, with whatever else has arrived on it.
-    fn finish(mut self) -> Box<Downstream> {
+    /// Reports the call, if that is yet to be done, and gives back what is used again: the caller's connection too, with
+    /// whatever else has arrived on it.
+    fn finish(&mut self) -> Box<Downstream> {
         self.abandon();
         self.recycle();
-        let (head, buf) = std::mem::take(&mut self.request).into_parts();
+        let (head, buf) = self.request.take_parts();
         self.worker.request_heads.give_back(head);
-        self.down.buf = buf;
-        self.down
+        let mut down = self.down.take();
+        down.buf = buf;
+        down
     }
 }
 
@@ -366,10 +368,12 @@ impl Slot {
     /// Runs the call that was put in.
     pub async fn run(&mut self) -> (Box<Downstream>, After) {
         let after = poll_fn(|cx| self.poll(cx)).await;
-        match std::mem::take(&mut *self.0) {
-            Stage::Running(exchange) => (exchange.finish(), after),
-            Stage::Empty | Stage::Begin(..) => unreachable!("what was polled to its end has been running"),
-        }
+        let Stage::Running(exchange) = &mut *self.0 else {
+            unreachable!("what was polled to its end has been running")
+        };
+        let down = exchange.finish();
+        *self.0 = Stage::Empty;
+        (down, after)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<After> {

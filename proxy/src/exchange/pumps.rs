@@ -49,7 +49,6 @@ impl Exchange {
                 }
                 Poll::Ready(Err(BodyEnd::CallerGone)) if self.tunnel => {
                     self.request.end_raw();
-                    self.moved = true;
                 }
                 Poll::Ready(Err(_)) => return self.caller_gone(cx),
             }
@@ -91,7 +90,6 @@ impl Exchange {
             Poll::Ready(Err(_)) => {
                 // The server may have answered before it closed: reading decides.
                 open.write_failed = true;
-                self.moved = true;
                 false
             }
         }
@@ -165,7 +163,7 @@ impl Exchange {
         let _ = self.answer.look(self.request.head.method, &Limits::default(), false);
     }
 
-    fn end_if_whole(&mut self, cx: &Context<'_>) {
+    fn end_if_whole(&mut self, cx: &mut Context<'_>) {
         let whole = self.answer.is_whole() && (!self.tunnel || self.request.is_whole());
         if !whole || self.told_ended {
             return;
@@ -178,11 +176,11 @@ impl Exchange {
             self.give_back(link, reusable, patience);
         }
         self.tell(cx, Flight::handle_ended);
+        self.act(cx);
     }
 
     fn upstream_closed(&mut self, clean: bool, cx: &mut Context<'_>) {
         if clean && self.answer.close().is_ok() {
-            self.moved = true;
             return self.end_if_whole(cx);
         }
         let Link::Open(open) = &self.link else { return };
@@ -228,6 +226,8 @@ impl Exchange {
         let flushed = self.reply.poll_flush(&self.down.stream, &mut self.answer, &mut moved, cx);
         if moved {
             self.progress();
+            // Room to read more of the answer.
+            self.moved |= !self.answer.is_whole();
         }
         match flushed {
             Poll::Ready(Err(_)) => self.caller_gone(cx),
@@ -268,6 +268,5 @@ impl Exchange {
 
     fn progress(&mut self) {
         self.flight.handle_progress(self.now);
-        self.moved = true;
     }
 }

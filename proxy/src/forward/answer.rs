@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 use super::body;
 use super::io::poll_read;
-use crate::runtime::buffers::{Buffers, INITIAL, STREAMING};
+use crate::runtime::buffers::{Buffers, INITIAL, Lent, STREAMING};
 
 /// More interim answers than anyone sends before a final one.
 const MAX_INTERIM: u32 = 32;
@@ -25,7 +25,7 @@ const MAX_INTERIM: u32 = 32;
 #[derive(Debug)]
 pub struct Answer {
     /// The final head, once `stage` is `Body`; its spans are ranges of `bytes()`.
-    pub head: Box<ResponseHead>,
+    pub head: Lent<ResponseHead>,
     buf: BytesMut,
     stage: Stage,
     taken: usize,
@@ -72,19 +72,13 @@ pub enum Invalid {
     Unasked,
 }
 
-impl Default for Answer {
-    fn default() -> Self {
-        Self::new(Box::default(), false)
-    }
-}
-
 impl Answer {
     /// Nothing yet. `head` is any head, to be written over.
     #[must_use]
     pub fn new(head: Box<ResponseHead>, dechunk: bool) -> Self {
         let decoder = BodyDecoder::verbatim(BodyFraming::None, &Limits::default());
         Self {
-            head,
+            head: head.into(),
             buf: BytesMut::new(),
             stage: Stage::Head,
             taken: 0,
@@ -200,8 +194,8 @@ impl Answer {
 
     /// The head and the buffer, to be used again.
     #[must_use]
-    pub fn into_parts(self) -> (Box<ResponseHead>, BytesMut) {
-        (self.head, self.buf)
+    pub fn take_parts(&mut self) -> (Box<ResponseHead>, BytesMut) {
+        (self.head.take(), std::mem::take(&mut self.buf))
     }
 
     fn look_for_head(&mut self, method: Method, limits: &Limits, upgrade_asked: bool) -> Result<Found, Invalid> {

@@ -109,8 +109,8 @@ impl Reply {
 
     /// The buffer, to be used again.
     #[must_use]
-    pub fn into_out(self) -> BytesMut {
-        self.out
+    pub fn take_out(&mut self) -> BytesMut {
+        std::mem::take(&mut self.out)
     }
 
     /// A small body goes out with its head in one piece: copying it is cheaper than telling the kernel of two.

@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 
 use super::body;
 use super::io::poll_read;
-use crate::runtime::buffers::{INITIAL, STREAMING};
+use crate::runtime::buffers::{INITIAL, Lent, STREAMING};
 use crate::runtime::memory::Lease;
 
 /// A request whose head is complete.
 #[derive(Debug)]
 pub struct Request {
     /// The decoded head; its spans are ranges of `buf`.
-    pub head: Box<RequestHead>,
+    pub head: Lent<RequestHead>,
     buf: BytesMut,
     head_len: usize,
     sent: usize,
@@ -30,12 +30,6 @@ pub struct Request {
     decoder: BodyDecoder,
     ended: bool,
     kept: Option<Kept>,
-}
-
-impl Default for Request {
-    fn default() -> Self {
-        Self::new(Box::default(), BytesMut::new(), 0, &Limits::default())
-    }
 }
 
 /// The body is kept for another attempt.
@@ -59,7 +53,16 @@ impl Request {
     #[must_use]
     pub fn new(head: Box<RequestHead>, buf: BytesMut, head_len: usize, limits: &Limits) -> Self {
         let decoder = BodyDecoder::verbatim(head.framing, limits);
-        Self { head, buf, head_len, sent: head_len, taken: head_len, ended: decoder.is_end(), decoder, kept: None }
+        Self {
+            head: head.into(),
+            buf,
+            head_len,
+            sent: head_len,
+            taken: head_len,
+            ended: decoder.is_end(),
+            decoder,
+            kept: None,
+        }
     }
 
     /// The bytes that the head's spans are ranges of.
@@ -181,11 +184,11 @@ impl Request {
 
     /// The head, and the buffer with whatever follows this request.
     #[must_use]
-    pub fn into_parts(mut self) -> (Box<RequestHead>, BytesMut) {
+    pub fn take_parts(&mut self) -> (Box<RequestHead>, BytesMut) {
         let rest = self.buf.len() - self.taken;
         self.buf.copy_within(self.taken.., 0);
         self.buf.truncate(rest);
-        (self.head, self.buf)
+        (self.head.take(), std::mem::take(&mut self.buf))
     }
 
     fn make_room(&mut self) -> bool {

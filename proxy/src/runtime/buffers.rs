@@ -4,6 +4,7 @@
 //! the first one lent again, while its lines are still in the cache.
 
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 
 use bytes::BytesMut;
 
@@ -60,5 +61,39 @@ impl<T: Default> Spare<T> {
         if spare.len() < KEPT {
             spare.push(value);
         }
+    }
+}
+
+/// A value that is used in place and handed on in one piece, without leaving another one in its stead.
+#[derive(Debug)]
+pub struct Lent<T>(Option<Box<T>>);
+
+impl<T> Lent<T> {
+    /// Hands the value on. It must not be used here any more.
+    ///
+    /// # Panics
+    /// When it has been handed on before.
+    pub fn take(&mut self) -> Box<T> {
+        self.0.take().expect("handed on once, at the end of what it was lent for")
+    }
+}
+
+impl<T> From<Box<T>> for Lent<T> {
+    fn from(value: Box<T>) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T> Deref for Lent<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("not used after it was handed on")
+    }
+}
+
+impl<T> DerefMut for Lent<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("not used after it was handed on")
     }
 }

@@ -125,6 +125,7 @@ impl<'r> Builder<'r> {
         let config = ProtectionConfig::default();
         let dependency = registry.dependency("unlisted", &config, now);
         let stats = registry.report.stats(Direction::Outbound, "unlisted", None);
+        let rules = Arc::new(without_policy());
         let unlisted = Service {
             dependency: Arc::clone(&dependency),
             policy: None,
@@ -138,8 +139,8 @@ impl<'r> Builder<'r> {
                 id: RouteId::REST,
                 name: None,
                 matcher: plimsoll_policy::Matcher::default(),
-                rules: Arc::new(without_policy()),
-                tunnel_idle: TUNNEL_IDLE,
+                tunnel_rules: for_tunnels(&rules, TUNNEL_IDLE),
+                rules,
                 stats,
             },
             routes: Vec::new(),
@@ -176,8 +177,8 @@ impl<'r> Builder<'r> {
                 id: RouteId::REST,
                 name: None,
                 matcher: plimsoll_policy::Matcher::default(),
+                tunnel_rules: for_tunnels(&rules, policy.map_or(TUNNEL_IDLE, |policy| policy.tunnel_idle)),
                 rules,
-                tunnel_idle: policy.map_or(TUNNEL_IDLE, |policy| policy.tunnel_idle),
                 stats,
             },
             routes: Vec::new(),
@@ -207,7 +208,7 @@ impl<'r> Builder<'r> {
             name: Some(route.name.as_str().into()),
             matcher: route.matcher.clone(),
             rules: Arc::clone(&route.rules),
-            tunnel_idle: route.tunnel_idle,
+            tunnel_rules: for_tunnels(&route.rules, route.tunnel_idle),
             stats: stats(Some(&route.name)),
         });
         let service = Service {
@@ -224,7 +225,7 @@ impl<'r> Builder<'r> {
                 name: None,
                 matcher: plimsoll_policy::Matcher::default(),
                 rules: Arc::clone(&policy.rules),
-                tunnel_idle: policy.tunnel_idle,
+                tunnel_rules: for_tunnels(&policy.rules, policy.tunnel_idle),
                 stats: stats(None),
             },
             routes: routes.collect(),
@@ -267,6 +268,13 @@ impl Snapshot {
     pub fn listen_on(&mut self, address: SocketAddr, service: ServiceIndex) {
         self.listens.push((address, service));
     }
+}
+
+/// `rules` with the idle time of tunnels.
+fn for_tunnels(rules: &Arc<Rules>, idle: Duration) -> Arc<Rules> {
+    let mut rules = Rules::clone(rules);
+    rules.timeouts.idle = idle;
+    Arc::new(rules)
 }
 
 /// With no policy a proxy forwards everything and refuses nothing: no clock but the ones without which a dead

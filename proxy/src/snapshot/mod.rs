@@ -90,8 +90,8 @@ pub struct Route {
     pub matcher: Matcher,
     /// What holds for them.
     pub rules: Arc<Rules>,
-    /// How long a tunnel may be silent.
-    pub tunnel_idle: Duration,
+    /// The same for tunnels, which may be silent for longer.
+    pub tunnel_rules: Arc<Rules>,
     /// Where its calls are counted.
     pub stats: StatsId,
 }
