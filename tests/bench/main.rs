@@ -148,15 +148,18 @@ fn start(options: &Options, rig: &Rig, core: usize, folder: &std::path::Path) ->
 }
 
 fn cost(rig: &mut Rig, peer: &Peer, pace: Pace, length: Duration) -> Cost {
+    let ticks = measure::user_and_system_ticks(peer.pid);
     let before = measure::cpu_nanos(peer.pid);
     let mut tally = rig.run(peer.address, CONNECTIONS, pace, length).expect("the load can run");
     let nanos = measure::cpu_nanos(peer.pid) - before;
+    let after = measure::user_and_system_ticks(peer.pid);
     let calls = tally.answers.max(1) as f64;
     Cost {
         cpu_micros: nanos as f64 / 1_000.0 / calls,
         per_second: calls / length.as_secs_f64(),
         p50_micros: tally.quantile(0.5),
         p99_micros: tally.quantile(0.99),
+        ticks: (after.0 - ticks.0, after.1 - ticks.1),
         calls: tally.answers,
         errors: tally.errors,
         late: tally.late,

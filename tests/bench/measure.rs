@@ -31,6 +31,20 @@ pub fn cpu_nanos(root: u32) -> u64 {
     sum
 }
 
+/// Clock ticks of the tree in user space and in the kernel, so far. Coarse (10 ms), so only good for their ratio.
+pub fn user_and_system_ticks(root: u32) -> (u64, u64) {
+    let (mut user, mut system) = (0, 0);
+    for pid in tree(root) {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name in parentheses may hold anything; the numbers come after it.
+        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
+        let mut next = || fields.next().and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0);
+        user += next();
+        system += next();
+    }
+    (user, system)
+}
+
 /// Bytes of memory of the tree in proportional share (PSS): what all its processes hold together, shared pages once.
 pub fn pss_bytes(root: u32) -> u64 {
     tree(root).into_iter().map(|pid| kib(&format!("/proc/{pid}/smaps_rollup"), "Pss:") * 1024).sum()

@@ -11,6 +11,8 @@ pub struct Cost {
     pub p50_micros: u32,
     /// 99th percentile of latency.
     pub p99_micros: u32,
+    /// Clock ticks in user space and in the kernel.
+    pub ticks: (u64, u64),
     /// Right answers.
     pub calls: u64,
     /// Wrong or missing answers.
@@ -52,6 +54,13 @@ fn cpu(costs: &[Cost]) -> f64 {
     median(costs.iter().map(|cost| cost.cpu_micros))
 }
 
+/// The part of the time that was spent outside the kernel, over all rounds.
+fn user_share(costs: &[Cost]) -> f64 {
+    let user: u64 = costs.iter().map(|cost| cost.ticks.0).sum();
+    let system: u64 = costs.iter().map(|cost| cost.ticks.1).sum();
+    user as f64 / (user + system).max(1) as f64
+}
+
 /// Ratios are taken within each round and then the median of them: what disturbed a round disturbed both.
 fn ratio(costs: &[Cost], to: &[Cost]) -> f64 {
     median(costs.iter().zip(to).map(|(cost, base)| cost.cpu_micros / base.cpu_micros))
@@ -75,15 +84,16 @@ pub fn print(rows: &[Row], idle_connections: usize) -> bool {
     for (title, pick) in [("saturated", saturated), ("2,000 requests/s", fixed)] {
         println!("\nHTTP/1.1 keep-alive, 64 connections, {title}: medians of {} rounds", floor.saturated.len());
         println!(
-            "{:10} {:>10} {:>8} {:>10} {:>9} {:>8} {:>8} {:>7} {:>6}",
-            "", "us CPU/req", "x floor", "x better*", "req/s", "p50 us", "p99 us", "errors", "late"
+            "{:10} {:>10} {:>8} {:>8} {:>10} {:>9} {:>8} {:>8} {:>7} {:>6}",
+            "", "us CPU/req", "user us", "x floor", "x better*", "req/s", "p50 us", "p99 us", "errors", "late"
         );
         for row in rows {
             let costs = pick(row);
             println!(
-                "{:10} {:>10.2} {:>8.2} {:>10.2} {:>9.0} {:>8.0} {:>8.0} {:>7} {:>6}",
+                "{:10} {:>10.2} {:>8.2} {:>8.2} {:>10.2} {:>9.0} {:>8.0} {:>8.0} {:>7} {:>6}",
                 row.name,
                 cpu(costs),
+                cpu(costs) * user_share(costs),
                 ratio(costs, pick(floor)),
                 ratio_to_better(rows, row, pick),
                 median(costs.iter().map(|cost| cost.per_second)),
