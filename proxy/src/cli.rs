@@ -51,9 +51,9 @@ pub struct Options {
     #[arg(long, env = "PLIMSOLL_WORKLOAD", value_name = "NAME")]
     pub workload: Option<String>,
 
-    /// Namespace of the workload
-    #[arg(long, env = "PLIMSOLL_NAMESPACE", value_name = "NS", default_value = "default")]
-    pub namespace: String,
+    /// Namespace of the workload; without it policies of every namespace are taken
+    #[arg(long, env = "PLIMSOLL_NAMESPACE", value_name = "NS")]
+    pub namespace: Option<String>,
 
     /// Where calls to the workload arrive
     #[arg(

@@ -127,7 +127,7 @@ impl Setup {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PLIMSOLL_")) {
             command.env_remove(name);
         }
-        command.args(["--workers", &self.workers.to_string(), "--namespace", "shop"]);
+        command.args(["--workers", &self.workers.to_string()]);
         command.arg("--state-dir").arg(folder.path().join("state"));
         for listener in ["--inbound", "--outbound", "--admin", "--health"] {
             if !self.default_listeners && !self.args.iter().any(|arg| arg == listener) {

@@ -2,6 +2,7 @@
 
 use plimsoll_tests::address;
 use plimsoll_tests::client::Client;
+use plimsoll_tests::eventually;
 use plimsoll_tests::proxy::{Setup, listened};
 use plimsoll_tests::upstream::{self, Upstream};
 
@@ -65,4 +66,39 @@ fn flags_can_come_from_the_environment() {
         assert!(help.contains(flag), "{flag}");
     }
     assert!(help.contains("PLIMSOLL_OUTBOUND"), "{help}");
+}
+
+#[test]
+fn policy_for_another_namespace_is_left_out_and_said() {
+    let server = Upstream::start(|_| upstream::ok("ok"));
+    let dependency = listened("fraud-api", server.address, "");
+    let proxy = Setup::new().policy(&dependency.policy).arg("--namespace").arg("default").start();
+    let status = proxy.admin.status();
+    assert_eq!(status["namespace"], "default");
+    assert_eq!(status["dependencies"], serde_json::json!([]));
+    let said = "not for this proxy (namespace default, workload any), so left out: DependencyPolicy shop/fraud-api";
+    assert_eq!(status["policy"]["warnings"], serde_json::json!([said]));
+    eventually("the log says it", || proxy.process.output().contains(said));
+    // And so does a push.
+    let (code, answer) = proxy.admin.put_policy(&dependency.policy);
+    assert_eq!((code, &answer["warnings"][0]["message"]), (200, &serde_json::json!(said)), "{answer}");
+}
+
+#[test]
+fn without_a_namespace_policy_of_every_namespace_is_taken() {
+    let server = Upstream::start(|_| upstream::ok("ok"));
+    let dependency = listened("fraud-api", server.address, "");
+    let proxy = Setup::new().policy(&dependency.policy).start();
+    let status = proxy.admin.status();
+    assert_eq!(
+        (&status["namespace"], &status["policy"]["warnings"]),
+        (&serde_json::Value::Null, &serde_json::json!([]))
+    );
+    assert_eq!(Client::connect(dependency.listen).get("/").status, 200);
+    // One destination of two namespaces cannot be told apart then.
+    let twice =
+        format!("{}---\n{}", dependency.policy, dependency.policy.replace("namespace: shop", "namespace: risk"));
+    let (code, answer) = proxy.admin.put_policy(&twice);
+    assert_eq!(code, 422, "{answer}");
+    assert!(answer.to_string().contains("is claimed by shop/fraud-api and by risk/fraud-api"), "{answer}");
 }

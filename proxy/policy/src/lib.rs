@@ -20,6 +20,7 @@ mod matcher;
 mod model;
 mod nearest;
 mod report;
+mod selection;
 mod source;
 mod spec;
 mod tables;
@@ -34,6 +35,7 @@ pub use model::{
     ConnectionLimit, DependencyPolicy, Drain, Endpoints, Origin, PolicyId, PolicySet, PortPolicy, Route, Target, Trust,
     WorkloadPolicy,
 };
+pub use selection::Ambiguous;
 pub use source::{LoadError, MAX_SOURCE_BYTES, Source, load};
 pub use tables::{Kind, defaults, defaults_text, schema};
 pub use value::{AddressPattern, Cidr, HostName, HostPattern, Protocol};

@@ -50,7 +50,7 @@ pub struct Facts {
     /// `--workload`.
     pub workload: Option<String>,
     /// `--namespace`.
-    pub namespace: String,
+    pub namespace: Option<String>,
     /// The generation in force, as its source numbers it (`local-3`).
     pub generation: String,
     /// The number in it.

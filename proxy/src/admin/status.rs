@@ -21,7 +21,7 @@ const MIN_FOR_SHARE: u64 = 20;
 pub(super) struct Status<'a> {
     version: &'static str,
     workload: Option<&'a str>,
-    namespace: &'a str,
+    namespace: Option<&'a str>,
     generation: &'a str,
     state: &'static str,
     uptime_seconds: f64,
@@ -159,7 +159,7 @@ impl<'a> Status<'a> {
         Status {
             version: env!("CARGO_PKG_VERSION"),
             workload: facts.workload.as_deref(),
-            namespace: &facts.namespace,
+            namespace: facts.namespace.as_deref(),
             generation: &facts.generation,
             state: facts.state,
             uptime_seconds: rounded(facts.uptime.as_secs_f64(), 1e3),

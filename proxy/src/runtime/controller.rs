@@ -51,6 +51,15 @@ struct Listening {
     closing: CancellationToken,
 }
 
+/// What is worth saying of a generation that is in force.
+#[derive(Debug)]
+struct Taken {
+    /// What is probably not meant so.
+    warnings: Vec<Diagnostic>,
+    /// Which of its documents are for others.
+    left_out: Vec<String>,
+}
+
 /// Why a generation was refused. Nothing of it is in force.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
@@ -60,6 +69,9 @@ pub enum Refused {
     /// A file.
     #[error("{0}")]
     Load(#[from] plimsoll_policy::LoadError),
+    /// Two policies for one destination.
+    #[error(transparent)]
+    Ambiguous(#[from] plimsoll_policy::Ambiguous),
     /// An address of `target.listen`.
     #[error("{policy}: cannot listen on {address}: {error}; another process may hold the port")]
     Listen {
@@ -111,13 +123,15 @@ impl Controller {
     }
 
     /// Puts `sources` in force, all or nothing.
-    fn apply(&self, sources: &[Source], source: &'static str) -> Result<Vec<Diagnostic>, Refused> {
+    fn apply(&self, sources: &[Source], source: &'static str) -> Result<Taken, Refused> {
         let result = self.try_apply(sources, source);
         let now = SystemTime::now();
         let mut state = self.lock();
         let generation = generation_name(state.generation);
         let change = match &result {
-            Ok(warnings) => PolicyChange::Applied { generation: &generation, warnings: warnings.len() },
+            Ok(taken) => {
+                PolicyChange::Applied { generation: &generation, warnings: taken.warnings.len() + taken.left_out.len() }
+            }
             Err(error) => {
                 state.policy.last_error = Some(error.to_string());
                 PolicyChange::Refused {
@@ -130,32 +144,31 @@ impl Controller {
         result
     }
 
-    fn try_apply(&self, sources: &[Source], source: &'static str) -> Result<Vec<Diagnostic>, Refused> {
+    fn try_apply(&self, sources: &[Source], source: &'static str) -> Result<Taken, Refused> {
         let set = plimsoll_policy::parse(sources).map_err(Refused::Policy)?;
+        let options = &self.process.options;
+        let (namespace, workload) = (options.namespace.as_deref(), options.workload.as_deref());
+        set.check_for(namespace, workload)?;
         let now = self.process.clock.now();
         let state = &mut *self.lock();
         let number = state.generation + 1;
-        let options = &self.process.options;
-        let compiled = compile(
-            &set,
-            Some(&options.namespace),
-            options.workload.as_deref(),
-            &mut state.registry,
-            &generation_name(number),
-            now,
-        );
+        let compiled = compile(&set, namespace, workload, &mut state.registry, &generation_name(number), now);
         let bound = self.bind_new(&compiled.listens, &state.listening)?;
         self.put_in_force(compiled, bound, state, now);
         state.generation = number;
         state.yaml = set.to_yaml();
+        let left_out = set.left_out(namespace, workload);
+        for others in &left_out {
+            tracing::warn!("policy: {others}");
+        }
         state.policy = PolicyFacts {
             source,
             paths: Vec::new(),
             applied_at: Some(SystemTime::now()),
             last_error: None,
-            warnings: set.warnings.iter().map(ToString::to_string).collect(),
+            warnings: set.warnings.iter().map(ToString::to_string).chain(left_out.iter().cloned()).collect(),
         };
-        Ok(set.warnings)
+        Ok(Taken { warnings: set.warnings, left_out })
     }
 
     /// Binds every address that is not listened on yet; one failure refuses the generation.
@@ -352,9 +365,9 @@ impl Control for Controller {
     async fn put_policy(&self, name: String, text: String) -> PutAnswer {
         let before = self.process.snapshot.load().generation.to_string();
         match self.apply(&[Source::new(name, text)], "Admin") {
-            Ok(warnings) => PutAnswer::Accepted {
+            Ok(Taken { warnings, left_out }) => PutAnswer::Accepted {
                 generation: self.process.snapshot.load().generation.to_string(),
-                warnings: warnings.iter().map(diagnostic).collect(),
+                warnings: warnings.iter().map(diagnostic).chain(left_out.iter().map(|others| remark(others))).collect(),
                 open_circuits: self.open_circuits(),
             },
             Err(Refused::Policy(diagnostics)) => {
@@ -417,6 +430,10 @@ impl Controller {
             .filter_map(|service| service.policy.as_deref().map(str::to_owned))
             .collect()
     }
+}
+
+fn remark(message: &str) -> serde_json::Value {
+    serde_json::json!({ "message": message, "text": format!("warning: {message}") })
 }
 
 fn diagnostic(diagnostic: &Diagnostic) -> serde_json::Value {

@@ -92,7 +92,7 @@ fn facts(forced: Option<Forced>) -> Facts {
         now,
         uptime: Duration::from_millis(100_500),
         workload: Some("payments".to_owned()),
-        namespace: "shop".to_owned(),
+        namespace: Some("shop".to_owned()),
         generation: "local-3".to_owned(),
         generation_number: 3,
         state: "Serving",
