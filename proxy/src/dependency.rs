@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::iter::from_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -80,9 +81,15 @@ impl Dependency {
     pub fn with_call<T>(&self, touch: impl FnOnce(&mut Shared) -> T, mut would: impl FnMut(&Event)) -> T {
         let mut shared = self.lock();
         let result = touch(&mut shared);
-        let events = drain(|| shared.protection.poll_event());
-        let woken = drain(|| shared.protection.poll_woken());
-        let wakers: Vec<Waker> = woken.into_iter().filter_map(|waiter| shared.waiting.remove(&waiter)).collect();
+        // Nearly always there is nothing to tell and nobody to wake.
+        let (event, woken) = (shared.protection.poll_event(), shared.protection.poll_woken());
+        if event.is_none() && woken.is_none() {
+            return result;
+        }
+        let events: Vec<Event> = event.into_iter().chain(from_fn(|| shared.protection.poll_event())).collect();
+        let mut woken: Vec<WaiterId> = woken.into_iter().collect();
+        woken.extend(from_fn(|| shared.protection.poll_woken()));
+        let wakers: Vec<Waker> = woken.iter().filter_map(|waiter| shared.waiting.remove(waiter)).collect();
         drop(shared);
         wakers.into_iter().for_each(Waker::wake);
         for event in &events {
@@ -104,11 +111,6 @@ impl Dependency {
         // A panic under the lock is counted where it is caught; the machines check their own invariants.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// All that `next` has to give; allocates only if that is anything.
-fn drain<T>(next: impl FnMut() -> Option<T>) -> Vec<T> {
-    std::iter::from_fn(next).collect()
 }
 
 /// `maxConnections`: how many sockets are open to a dependency, over all workers.

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use plimsoll_resilience::time::Timestamp;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use crate::dependency::{Dependency, DependencyId, OpenSocket};
+use crate::dependency::{DependencyId, OpenSocket};
 
 /// How long a connection may have been idle to be trusted with a request that cannot be sent twice.
 const FRESH: Duration = Duration::from_secs(1);
@@ -42,8 +41,8 @@ pub struct Upstream {
 impl Upstream {
     /// A fresh connection.
     #[must_use]
-    pub fn new(stream: TcpStream, address: SocketAddr, dependency: &Arc<Dependency>, socket: OpenSocket) -> Self {
-        Self { stream, address, reused: false, dependency: dependency.id, _socket: socket }
+    pub fn new(stream: TcpStream, address: SocketAddr, dependency: DependencyId, socket: OpenSocket) -> Self {
+        Self { stream, address, reused: false, dependency, _socket: socket }
     }
 }
 

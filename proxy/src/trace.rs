@@ -88,13 +88,25 @@ impl Trace {
     }
 }
 
-/// The last `digits.len()` hexadecimal digits of `value`.
+/// The last `digits.len()` hexadecimal digits of `value`; an even number of them.
 fn hex(mut value: u64, digits: &mut [u8]) {
-    for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdef"[(value & 0xf) as usize];
-        value >>= 4;
+    for pair in digits.as_rchunks_mut::<2>().1.iter_mut().rev() {
+        *pair = PAIRS[(value & 0xff) as usize];
+        value >>= 8;
     }
 }
+
+/// Both digits of each byte.
+static PAIRS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 0xf]];
+        byte += 1;
+    }
+    pairs
+};
 
 #[cfg(test)]
 mod tests {

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 use std::task::Context;
+use std::time::Duration;
 
 use plimsoll_h1::Version;
+use plimsoll_resilience::Mode;
 use plimsoll_resilience::flight::{Action, Attempt, Failure, Flight, Head};
 use plimsoll_resilience::reason::Reason;
-use plimsoll_resilience::rejection::Rejection;
+use plimsoll_resilience::rejection::{Block, EndpointKey, Rejected, Rejection};
 
-use super::link::{Destination, Link, Open, dial};
+use super::link::{Destination, Link, Open, Waiting, dial, wait_for_socket};
 use super::{End, Exchange, KEPT_ANSWER, Kept};
+use crate::dependency::{OpenSocket, Sockets};
 use crate::forward::answer::Answer;
 use crate::forward::heads::{self, RequestFacts};
 use crate::pick::{self, Endpoint, NoEndpoint, key_of_name};
@@ -47,7 +50,6 @@ impl Exchange {
     fn begin(&mut self, attempt: Attempt, cx: &mut Context<'_>) {
         self.attempt = attempt.number;
         self.restart_answer();
-        let now = self.now;
         let (endpoint, destination) = match self.routed.target() {
             Target::Address(address) => (Endpoint::new(*address).key, Destination::Address(*address)),
             Target::Name(name, port) => (key_of_name(name, *port), Destination::Name(Arc::clone(name), *port)),
@@ -58,28 +60,68 @@ impl Exchange {
                 }
             },
         };
-        self.tell(cx, |flight, shared, now| flight.handle_picked(endpoint, shared, now));
-        // Its breaker may have opened since it was picked: then the flight does not want the attempt any more.
-        if let Some(action) = self.flight.poll_action() {
-            return self.perform(action, cx);
-        }
         let pooled = match &destination {
             Destination::Address(address) if !attempt.fresh_connection => {
                 let dependency = self.dependency().id;
                 let repeatable = self.is_repeatable();
-                self.worker.pool.borrow_mut().take(dependency, *address, repeatable, now)
+                self.worker.pool.borrow_mut().take(dependency, *address, repeatable, self.now)
             }
             _ => None,
         };
-        match pooled {
-            Some(upstream) => self.open(upstream),
-            None => {
-                let process = Arc::clone(&self.worker.process);
-                let dependency = Arc::clone(self.dependency());
-                let wait = self.service().connection_wait;
-                self.link = Link::Dialing(Box::pin(dial(process, dependency, destination, wait)));
-            }
+        let Some(upstream) = pooled else { return self.find_socket(endpoint, destination, cx) };
+        if self.picked(endpoint, cx) {
+            self.open(upstream);
         }
+    }
+
+    /// Tells the flight where the attempt goes. False when it does not want it any more: the endpoint's breaker may have
+    /// opened since it was picked.
+    fn picked(&mut self, endpoint: EndpointKey, cx: &mut Context<'_>) -> bool {
+        self.tell(cx, |flight, shared, now| flight.handle_picked(endpoint, shared, now));
+        let Some(action) = self.flight.poll_action() else { return true };
+        self.perform(action, cx);
+        false
+    }
+
+    /// One more socket under `maxConnections`, or a place among those who wait for one.
+    fn find_socket(&mut self, endpoint: EndpointKey, destination: Destination, cx: &mut Context<'_>) {
+        self.observe_connections();
+        let dependency = Arc::clone(self.dependency());
+        if let Some(socket) = Sockets::try_open(&dependency) {
+            return self.connect(endpoint, destination, socket, cx);
+        }
+        let wait = self.service().connections.map_or(Duration::ZERO, |limit| limit.config.max_wait);
+        self.worker.process.close_idle(dependency.id);
+        let socket = Box::pin(wait_for_socket(dependency, wait));
+        self.link = Link::Waiting(Waiting { endpoint, destination, socket });
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        endpoint: EndpointKey,
+        destination: Destination,
+        socket: OpenSocket,
+        cx: &mut Context<'_>,
+    ) {
+        if self.picked(endpoint, cx) {
+            let process = Arc::clone(&self.worker.process);
+            let dependency = Arc::clone(self.dependency());
+            self.link = Link::Dialing(Box::pin(dial(process, dependency, destination, socket)));
+        }
+    }
+
+    /// What `maxConnections` in Observe would have refused is counted.
+    fn observe_connections(&self) {
+        let service = self.service();
+        let Some(limit) = service.connections.filter(|limit| limit.mode == Mode::Observe) else { return };
+        let (open, max) = (service.dependency.sockets().open(), limit.config.max as usize);
+        if open >= max {
+            self.would_refuse(&self.too_many_connections(open, max));
+        }
+    }
+
+    pub(super) fn too_many_connections(&self, open: usize, max: usize) -> Rejected {
+        Rejected { reason: Reason::BulkheadFull, retry_at: None, observed: open as u64, limit: max as u64 }
     }
 
     fn pick(&self, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {
@@ -270,6 +312,11 @@ impl Exchange {
     pub(super) fn fail(&mut self, failure: Failure, cx: &Context<'_>) {
         self.drop_link();
         self.tell(cx, |flight, shared, now| flight.handle_failed(failure, shared, now));
+    }
+
+    /// Tells the flight that the attempt is refused on our side, before anything was sent.
+    pub(super) fn refuse(&mut self, rejected: Rejected, block: Block, cx: &Context<'_>) {
+        self.tell(cx, |flight, shared, now| flight.handle_refused(rejected, block, shared, now));
     }
 
     /// Tells the flight that nobody waits for the call any more.

@@ -1,6 +1,7 @@
 //! The way to the endpoint: looked for, being made, or open.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,11 +9,11 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use plimsoll_resilience::flight::Failure;
-use plimsoll_resilience::reason::Reason;
-use tokio::net::TcpSocket;
+use plimsoll_resilience::rejection::EndpointKey;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::capture;
-use crate::dependency::{Dependency, Sockets};
+use crate::dependency::{Dependency, OpenSocket, Sockets};
 use crate::pool::Upstream;
 use crate::runtime::process::Process;
 
@@ -20,10 +21,22 @@ use crate::runtime::process::Process;
 pub enum Link {
     /// No attempt runs.
     None,
+    /// Somebody else has to close a socket first.
+    Waiting(Waiting),
     /// A connection is being made.
     Dialing(Dial),
     /// The connection is ours.
     Open(Open),
+}
+
+/// An attempt that has its endpoint and no socket yet.
+pub struct Waiting {
+    /// Where it goes.
+    pub endpoint: EndpointKey,
+    /// The same, to connect to.
+    pub destination: Destination,
+    /// Ready with a socket, or with nothing when the wait has been too long.
+    pub socket: Pin<Box<dyn Future<Output = Option<OpenSocket>>>>,
 }
 
 /// A connection in the making.
@@ -46,18 +59,12 @@ pub struct Open {
 }
 
 /// Why there is no connection.
-#[derive(Clone, Copy, Debug)]
-pub struct DialError {
-    /// What the flight makes of it.
-    pub failure: Failure,
-    /// The word for it, where it is not the failure's own.
-    pub reason: Option<Reason>,
-}
-
-impl From<Failure> for DialError {
-    fn from(failure: Failure) -> Self {
-        Self { failure, reason: None }
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialError {
+    /// The dependency, or the way to it.
+    Failed(Failure),
+    /// The way leads back to this proxy.
+    Loop,
 }
 
 impl Link {
@@ -82,49 +89,38 @@ pub async fn dial(
     process: Arc<Process>,
     dependency: Arc<Dependency>,
     destination: Destination,
-    wait: Duration,
+    socket: OpenSocket,
 ) -> Result<Upstream, DialError> {
     let addresses = match destination {
         Destination::Address(address) => vec![address],
-        Destination::Name(name, port) => process.resolver.resolve(&name, port).await.map_err(|_| Failure::Dns)?,
+        Destination::Name(name, port) => {
+            process.resolver.resolve(&name, port).await.map_err(|_| DialError::Failed(Failure::Dns))?
+        }
     };
-    let mut last = DialError::from(Failure::Connect);
+    let mut last = DialError::Failed(Failure::Connect);
     for address in addresses {
-        match dial_address(&process, &dependency, address, wait).await {
-            Ok(upstream) => return Ok(upstream),
-            Err(error) => last = error,
+        if capture::leads_to_us(address, &process.own_ports.load()) {
+            last = DialError::Loop;
+            continue;
+        }
+        match connect(address).await {
+            Ok(stream) => return Ok(Upstream::new(stream, address, dependency.id, socket)),
+            Err(error) => {
+                tracing::debug!(dependency = &*dependency.name, %address, %error, "no connection");
+                last = DialError::Failed(Failure::Connect);
+            }
         }
     }
     Err(last)
 }
 
-async fn dial_address(
-    process: &Process,
-    dependency: &Arc<Dependency>,
-    address: SocketAddr,
-    wait: Duration,
-) -> Result<Upstream, DialError> {
-    if capture::leads_to_us(address, &process.own_ports.load()) {
-        return Err(DialError { failure: Failure::Connect, reason: Some(Reason::Loop) });
-    }
-    let full = DialError { failure: Failure::Connect, reason: Some(Reason::BulkheadFull) };
-    let socket_count = match Sockets::try_open(dependency) {
-        Some(socket) => socket,
-        None => {
-            process.close_idle(dependency.id);
-            tokio::time::timeout(wait, Sockets::opened(dependency)).await.map_err(|_| full)?
-        }
-    };
-    let connect = async {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        socket.set_nodelay(true)?;
-        socket.connect(address).await
-    };
-    match connect.await {
-        Ok(stream) => Ok(Upstream::new(stream, address, dependency, socket_count)),
-        Err(error) => {
-            tracing::debug!(dependency = &*dependency.name, %address, %error, "no connection");
-            Err(Failure::Connect.into())
-        }
-    }
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_nodelay(true)?;
+    socket.connect(address).await
+}
+
+/// Waits at most `limit` for a socket of `dependency` to be closed.
+pub async fn wait_for_socket(dependency: Arc<Dependency>, limit: Duration) -> Option<OpenSocket> {
+    tokio::time::timeout(limit, Sockets::opened(&dependency)).await.ok()
 }

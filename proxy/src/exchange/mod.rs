@@ -88,8 +88,6 @@ pub struct Exchange {
     keep_alive: bool,
     rejected: Option<Rejection>,
     end: Option<End>,
-    /// Why no connection could be made, where the flight knows only that.
-    dial_reason: Option<Reason>,
     reported: bool,
     /// `now` is as old as the current turn of the loop.
     polled: bool,
@@ -161,7 +159,6 @@ impl Exchange {
             keep_alive,
             rejected: None,
             end: None,
-            dial_reason: None,
             reported: false,
             polled: false,
             snapshot,

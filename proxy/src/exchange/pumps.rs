@@ -5,9 +5,11 @@ use std::task::{Context, Poll};
 
 use plimsoll_h1::{Limits, Upgrade, Version};
 use plimsoll_resilience::flight::{Failure, Flight};
+use plimsoll_resilience::reason::Reason;
+use plimsoll_resilience::rejection::{Block, Rejected};
 use socket2::SockRef;
 
-use super::link::Link;
+use super::link::{DialError, Link};
 use super::{End, Exchange};
 use crate::forward::answer::{Found, Invalid};
 use crate::forward::heads;
@@ -16,16 +18,27 @@ use crate::forward::request::BodyEnd;
 use crate::reject::Refusal;
 
 impl Exchange {
-    /// Goes on with making a connection.
+    /// Goes on with getting a connection.
     pub(super) fn poll_dial(&mut self, cx: &mut Context<'_>) {
+        if let Link::Waiting(waiting) = &mut self.link {
+            let Poll::Ready(socket) = waiting.socket.as_mut().poll(cx) else { return };
+            let Link::Waiting(waiting) = std::mem::replace(&mut self.link, Link::None) else { return };
+            let Some(socket) = socket else {
+                let sockets = self.dependency().sockets();
+                let refused = self.too_many_connections(sockets.open(), sockets.limit().unwrap_or(0));
+                return self.refuse(refused, Block::Bulkhead, cx);
+            };
+            self.connect(waiting.endpoint, waiting.destination, socket, cx);
+        }
         let Link::Dialing(dial) = &mut self.link else { return };
         let Poll::Ready(dialed) = dial.as_mut().poll(cx) else { return };
         self.link = Link::None;
         match dialed {
             Ok(upstream) => self.open(upstream),
-            Err(error) => {
-                self.dial_reason = error.reason;
-                self.fail(error.failure, cx);
+            Err(DialError::Failed(failure)) => self.fail(failure, cx),
+            Err(DialError::Loop) => {
+                let looped = Rejected { reason: Reason::Loop, retry_at: None, observed: 0, limit: 0 };
+                self.refuse(looped, Block::Target, cx);
             }
         }
     }
@@ -260,7 +273,7 @@ impl Exchange {
         self.tell(cx, Flight::handle_caller_gone);
         self.keep_alive = false;
         if self.reply.has_begun() {
-            self.end = Some(End::Cut(plimsoll_resilience::reason::Reason::MalformedRequest));
+            self.end = Some(End::Cut(Reason::MalformedRequest));
         } else {
             self.answer_with(&Refusal::malformed("the body of the request breaks its framing"));
         }

@@ -2,7 +2,7 @@
 
 use plimsoll_resilience::event::Event;
 use plimsoll_resilience::reason::Reason;
-use plimsoll_resilience::rejection::Rejection;
+use plimsoll_resilience::rejection::{Block, Rejected, Rejection};
 
 use super::{End, Exchange};
 use crate::reject::{Numbers, Refusal};
@@ -67,6 +67,14 @@ impl Exchange {
         }
     }
 
+    /// Counts what a limit of the shell would have done in Enforce.
+    pub(super) fn would_refuse(&self, rejected: &Rejected) {
+        let mut refusal = self.named(Refusal::new(rejected.reason));
+        refusal.block = Some(Block::Bulkhead.as_str());
+        refusal.numbers = Some(Numbers { observed: rejected.observed, limit: rejected.limit });
+        self.worker.report.would_refuse(self.route().stats, &refusal, &self.facts());
+    }
+
     /// The answer that the proxy made, or the cut in one.
     fn refusal(&self) -> Option<Refusal<'_>> {
         if let Some(rejection) = &self.rejected {
@@ -83,21 +91,6 @@ impl Exchange {
     pub(super) fn refusal_of(&self, rejection: &Rejection) -> Refusal<'_> {
         let mut refusal = self.named(Refusal::from_rejection(rejection, self.now));
         refusal.retries_spent = self.flight.summary().retries_over;
-        match self.dial_reason {
-            Some(Reason::BulkheadFull) => {
-                let sockets = self.dependency().sockets();
-                let limit = sockets.limit().unwrap_or(0) as u64;
-                refusal.reason = Reason::BulkheadFull;
-                refusal.block = Some("bulkhead");
-                refusal.numbers = Some(Numbers { observed: sockets.open() as u64, limit });
-                refusal.detail = Some("maxConnections");
-            }
-            Some(reason) => {
-                refusal.reason = reason;
-                refusal.numbers = None;
-            }
-            None => {}
-        }
         refusal
     }
 

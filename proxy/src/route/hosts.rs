@@ -62,13 +62,18 @@ fn normal(host: &str) -> Cow<'_, str> {
 /// An IPv6 literal keeps its brackets. `None` for a port that is no number.
 #[must_use]
 pub fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
-    let after_host = authority.rfind(']').map_or(0, |bracket| bracket + 1);
-    let Some(colon) = authority[after_host..].rfind(':') else { return Some((authority, None)) };
-    let (host, port) = authority.split_at(after_host + colon);
-    match &port[1..] {
+    let bytes = authority.as_bytes();
+    // A port has at most five digits: no need to look further for its colon.
+    let digits = bytes.iter().rev().take(6).take_while(|byte| byte.is_ascii_digit()).count();
+    let Some(colon) = (bytes.len() - digits).checked_sub(1).filter(|at| bytes[*at] == b':') else {
+        // No port, or something that is none behind the last colon outside brackets.
+        let is_host = authority.ends_with(']') || !authority.contains(':');
+        return is_host.then_some((authority, None));
+    };
+    let host = &authority[..colon];
+    match &authority[colon + 1..] {
         "" => Some((host, None)),
-        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some((host, Some(digits.parse().ok()?))),
-        _ => None,
+        digits => Some((host, Some(digits.parse().ok()?))),
     }
 }
 

@@ -13,7 +13,7 @@ use super::resolver::Resolver;
 use super::worker::Message;
 use crate::cli::Options;
 use crate::dependency::DependencyId;
-use crate::report::Report;
+use crate::report::{Direction, Report};
 use crate::snapshot::Snapshot;
 
 /// What all threads of a proxy share. See each field.
@@ -35,8 +35,8 @@ pub struct Process {
     pub kept_bodies: KeptBodies,
     /// Where everything is told.
     pub report: Report,
-    /// Connections from callers, over all workers.
-    pub connections: AtomicUsize,
+    /// Connections from callers over all workers, by [`Direction`].
+    pub connections: [AtomicUsize; 2],
     /// How to reach the workers.
     pub workers: Vec<mpsc::UnboundedSender<Message>>,
 }
@@ -55,9 +55,19 @@ impl Process {
         self.tell_all(|| Message::CloseIdle(dependency));
     }
 
+    /// Counts one more connection, and says how many there are now in its direction.
+    pub fn opened(&self, direction: Direction) -> usize {
+        self.connections[direction as usize].fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts one less.
+    pub fn closed(&self, direction: Direction) {
+        self.connections[direction as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Connections from callers that are open now.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.connections.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }

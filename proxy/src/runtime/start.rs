@@ -4,7 +4,6 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 
 use arc_swap::ArcSwap;
@@ -115,7 +114,7 @@ fn prepare(options: Options, report: Report) -> Result<(Arc<Process>, Registry, 
         resolver: Resolver::start()?,
         kept_bodies: KeptBodies::default(),
         report,
-        connections: AtomicUsize::new(0),
+        connections: Default::default(),
         workers,
     };
     Ok((Arc::new(process), registry, mailboxes))

@@ -7,7 +7,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -220,11 +219,11 @@ impl Worker {
             return;
         }
         let origin = Origin::of(&stream, purpose, peer);
-        self.process.connections.fetch_add(1, Ordering::Relaxed);
+        let open = self.process.opened(origin.direction());
         self.report.connection_opened(origin.direction());
         let connection = Connection { worker: Rc::clone(self), origin };
         drop(tokio::task::spawn_local(async move {
-            serve::connection(&connection.worker, stream, origin).await;
+            serve::connection(&connection.worker, stream, origin, open).await;
         }));
     }
 
@@ -248,7 +247,7 @@ struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.worker.process.connections.fetch_sub(1, Ordering::Relaxed);
+        self.worker.process.closed(self.origin.direction());
         self.worker.report.connection_closed(self.origin.direction());
     }
 }

@@ -16,11 +16,12 @@ use super::Downstream;
 use crate::exchange::{After, Begin, Slot};
 use crate::forward::io::{poll_read, poll_write};
 use crate::forward::request::Request;
-use crate::reject::{AnswerForm, Refusal, write_answer};
+use crate::reject::{AnswerForm, Numbers, Refusal, write_answer};
 use crate::report::{CallFacts, CallReport, StatsId};
 use crate::route::{self, NotRouted};
 use crate::runtime::drain::Phase;
 use crate::runtime::worker::Worker;
+use crate::snapshot::Snapshot;
 
 /// How long a head may take from its first byte (policy.md, built-in defaults).
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -64,6 +65,32 @@ pub async fn serve(worker: &Rc<Worker>, mut down: Box<Downstream>) {
         }
     }
     worker.buffers.give_back(std::mem::take(&mut down.buf));
+}
+
+/// Answers a connection that is one too many, and ends it.
+pub async fn turn_away(worker: &Worker, mut down: Box<Downstream>, numbers: Numbers) {
+    let snapshot = worker.snapshot();
+    let refusal = too_many_connections(&snapshot, numbers);
+    if refuse(worker, &mut down, &refusal, None).await == After::Close {
+        linger(worker, &mut down).await;
+    }
+    worker.buffers.give_back(std::mem::take(&mut down.buf));
+}
+
+/// Counts a connection that would have been one too many.
+pub fn observe_turning_away(worker: &Worker, down: &Downstream, numbers: Numbers) {
+    let snapshot = worker.snapshot();
+    let refusal = too_many_connections(&snapshot, numbers);
+    worker.report.would_refuse(snapshot.inbound().rest.stats, &refusal, &facts(worker, down, None));
+}
+
+fn too_many_connections(snapshot: &Snapshot, numbers: Numbers) -> Refusal<'_> {
+    let mut refusal = Refusal::new(Reason::BulkheadFull);
+    refusal.policy = snapshot.inbound().policy.as_deref();
+    refusal.block = Some("bulkhead");
+    refusal.numbers = Some(numbers);
+    refusal.generation = Some(&snapshot.generation);
+    refusal
 }
 
 enum Next {
@@ -258,34 +285,37 @@ fn report_refused(
     refusal: &Refusal<'_>,
     request: Option<(&RequestHead, Timestamp)>,
 ) {
-    let direction = down.origin.direction();
-    let stats = if down.is_local() { StatsId::UNLISTED } else { StatsId::INBOUND };
+    let snapshot = worker.snapshot();
+    let stats = if down.is_local() { StatsId::UNLISTED } else { snapshot.inbound().rest.stats };
     let now = worker.now();
-    let arrived = request.map_or(now, |(_, arrived)| arrived);
-    let head = request.map(|(head, _)| head);
-    let part = |span: fn(&RequestHead) -> Span| head.map_or(&[][..], |head| span(head).of(&down.buf));
     worker.report.started(stats);
     worker.report.call(&CallReport {
         stats,
-        facts: CallFacts {
-            time: worker.clock.wall(arrived),
-            direction,
-            method: part(|head| head.method_name),
-            host: part(|head| head.host),
-            path: part(|head| head.path),
-            trace_id: "",
-            policy: None,
-            route: None,
-        },
+        facts: facts(worker, down, request),
         status: refusal.status(),
         refusal: Some(refusal),
         summary: Summary::default(),
         endpoint: None,
-        duration: now.saturating_since(arrived),
+        duration: request.map_or(Duration::ZERO, |(_, arrived)| now.saturating_since(arrived)),
         deadline_remaining: None,
         bytes_received: 0,
         bytes_sent: 0,
     });
+}
+
+/// What is known of a request that no exchange was made for.
+fn facts<'a>(worker: &Worker, down: &'a Downstream, request: Option<(&RequestHead, Timestamp)>) -> CallFacts<'a> {
+    let part = |span: fn(&RequestHead) -> Span| request.map_or(&[][..], |(head, _)| span(head).of(&down.buf));
+    CallFacts {
+        time: worker.clock.wall(request.map_or_else(|| worker.now(), |(_, arrived)| arrived)),
+        direction: down.origin.direction(),
+        method: part(|head| head.method_name),
+        host: part(|head| head.host),
+        path: part(|head| head.path),
+        trace_id: "",
+        policy: None,
+        route: None,
+    }
 }
 
 fn refusal_of(error: RequestError, message: &str) -> Refusal<'_> {

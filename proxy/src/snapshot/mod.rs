@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use plimsoll_policy::{AddressPattern, Cidr, Drain, Matcher, Protocol};
-use plimsoll_resilience::Mode;
+use plimsoll_policy::{AddressPattern, Cidr, ConnectionLimit, Drain, Matcher, Protocol};
 use plimsoll_resilience::rejection::RouteId;
 use plimsoll_resilience::rules::Rules;
+use plimsoll_resilience::{Mode, Moded};
 
 pub use self::compile::{Compiled, Listen, Registry, compile};
 use crate::dependency::{Dependency, DependencyId};
@@ -65,8 +65,8 @@ pub struct Service {
     pub endpoints: Endpoints,
     /// What callers speak.
     pub protocol: Protocol,
-    /// How long a call may wait for one of `maxConnections`.
-    pub connection_wait: Duration,
+    /// `maxConnections`: to the dependency, or for the workload from its callers.
+    pub connections: Option<Moded<ConnectionLimit>>,
     /// The mode of its breaker.
     pub breaker_mode: Mode,
     /// The mode of its policy.

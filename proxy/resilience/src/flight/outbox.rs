@@ -16,20 +16,29 @@ pub(super) enum Out {
 
 /// First in, first out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outbox([Option<Out>; 4]);
+pub(super) struct Outbox {
+    items: [Option<Out>; SIZE],
+    /// The next to go out.
+    first: u8,
+    count: u8,
+}
+
+const SIZE: usize = 4;
 
 impl Outbox {
     #[inline]
     pub(super) fn push(&mut self, out: Out) {
-        let free = self.0.iter_mut().find(|slot| slot.is_none());
-        *free.expect("the shell drains the outbox after each input") = Some(out);
+        assert!(usize::from(self.count) < SIZE, "the shell drains the outbox after each input");
+        self.items[usize::from(self.first + self.count) % SIZE] = Some(out);
+        self.count += 1;
     }
 
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Out> {
-        let first = self.0[0].take()?;
-        self.0.rotate_left(1);
-        Some(first)
+        self.count = self.count.checked_sub(1)?;
+        let first = usize::from(self.first);
+        self.first = (self.first + 1) % SIZE as u8;
+        self.items[first]
     }
 
     /// What was to be done next is not to be done any more.
