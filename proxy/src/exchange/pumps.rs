@@ -13,7 +13,7 @@ use super::link::{DialError, Link};
 use super::{End, Exchange};
 use crate::forward::answer::{Found, Invalid};
 use crate::forward::heads;
-use crate::forward::io::{JOINED, poll_write};
+use crate::forward::io::poll_write;
 use crate::forward::request::BodyEnd;
 use crate::reject::Refusal;
 
@@ -73,10 +73,6 @@ impl Exchange {
         let Link::Open(open) = &mut self.link else { return false };
         if open.write_failed || open.shut {
             return false;
-        }
-        if open.head_sent < open.head.len() && (1..=JOINED).contains(&self.request.unsent().len()) {
-            open.head.extend_from_slice(self.request.unsent());
-            self.request.on_sent(self.request.unsent().len());
         }
         let (head, body) = (&open.head[open.head_sent..], self.request.unsent());
         if head.is_empty() && body.is_empty() {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 use plimsoll_h1::{
     BodyDecoder, BodyError, BodyFraming, Decoded, Limits, Method, ResponseError, ResponseHead, Truncated,
-    decode_response,
+    decode_response, may_complete,
 };
 use tokio::net::TcpStream;
 
@@ -35,6 +35,8 @@ pub struct Answer {
     /// The caller does not know chunks (HTTP/1.0): they are taken off.
     dechunk: bool,
     interim: u32,
+    /// Bytes that were looked at in vain for the end of a head.
+    seen: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,7 @@ impl Answer {
             ended: false,
             dechunk,
             interim: 0,
+            seen: 0,
         }
     }
 
@@ -205,12 +208,15 @@ impl Answer {
             self.buf.truncate(self.buf.len() - self.taken);
             self.taken = 0;
         }
-        if self.buf.is_empty() {
+        if !may_complete(&self.buf, self.seen, limits) {
+            self.seen = self.buf.len();
             return Ok(Found::Nothing);
         }
         let Decoded::Complete { len } = decode_response(&self.buf, method, limits, &mut self.head)? else {
+            self.seen = self.buf.len();
             return Ok(Found::Nothing);
         };
+        self.seen = 0;
         self.taken = len;
         if self.head.is_interim() {
             self.interim += 1;

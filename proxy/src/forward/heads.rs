@@ -87,7 +87,11 @@ pub fn put_response(
         (true, Version::Http10) => Persistence::KeepAlive,
     };
     let no_retry: &[(&[u8], &[u8])] = &[(b"x-plimsoll-retry", b"no")];
-    let (drop, add) = if retries_over { (OURS, no_retry) } else { (KindSet::EMPTY, &[][..]) };
+    let (mut drop, add) = if retries_over { (OURS, no_retry) } else { (KindSet::EMPTY, &[][..]) };
+    if caller == Version::Http10 {
+        // Also where it only says what GET would have got (RFC 9112 6.1).
+        drop = drop.with(FieldKind::TransferEncoding);
+    }
     encode_response(head, buf, &Rewrite { drop, add, framing, persistence, ..Rewrite::default() }, out);
     delivery
 }

@@ -8,7 +8,8 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
 
-/// Bodies up to this size are copied behind their head.
+/// Bodies of answers up to this size are copied behind their head. Those of requests never: what counts as sent must have
+/// been taken by the kernel, or a connection that turns out to be dead would cost the part that was copied.
 pub const JOINED: usize = 2048;
 
 /// Reads once into the spare room of `buffer`, which must have some. `Ok(0)` is the end of the stream.

@@ -4,6 +4,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
+use plimsoll_h1::{BodyEncoder, BodyFraming};
 use tokio::net::TcpStream;
 
 use super::answer::Answer;
@@ -141,23 +142,26 @@ impl Reply {
         if !self.begun || self.ended {
             return;
         }
-        if self.delivery == Delivery::InChunks && self.out.is_empty() {
-            let piece = answer.unsent();
-            if !piece.is_empty() {
-                let length = piece.len();
-                self.out.extend_from_slice(format!("{length:x}\r\n").as_bytes());
-                self.out.extend_from_slice(piece);
-                self.out.extend_from_slice(b"\r\n");
-                self.body_bytes += length as u64;
-                answer.on_sent(length);
-            }
+        if self.delivery == Delivery::InChunks {
+            self.stage_chunk(answer);
         }
-        if answer.is_whole() && (self.delivery == Delivery::AsTheyAre || answer.unsent().is_empty()) {
-            if self.delivery == Delivery::InChunks {
-                self.out.extend_from_slice(b"0\r\n\r\n");
-            }
-            // What `AsTheyAre` has left to write is not in `out`, so completeness is asked of both.
-            self.ended = self.delivery == Delivery::InChunks || answer.unsent().is_empty();
+        // In chunks, the last of them is all that is left once the answer is whole; as they are, the bytes go out first.
+        self.ended = answer.is_whole() && answer.unsent().is_empty();
+        if self.ended && self.delivery == Delivery::InChunks {
+            let ended = BodyEncoder::new(BodyFraming::Chunked).finish(None, &mut self.out);
+            debug_assert!(ended.is_ok(), "chunks announce no length");
         }
+    }
+
+    fn stage_chunk(&mut self, answer: &mut Answer) {
+        let piece = answer.unsent();
+        if piece.is_empty() || !self.out.is_empty() {
+            return;
+        }
+        let length = piece.len();
+        let put = BodyEncoder::new(BodyFraming::Chunked).put(piece, &mut self.out);
+        debug_assert!(put.is_ok(), "chunks announce no length");
+        self.body_bytes += length as u64;
+        answer.on_sent(length);
     }
 }

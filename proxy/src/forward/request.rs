@@ -209,3 +209,74 @@ impl Request {
         may_grow
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_h1::{Decoded, decode_request};
+
+    use super::*;
+    use crate::runtime::memory::KeptBodies;
+
+    fn request(text: &str) -> Request {
+        let limits = Limits::default();
+        let buf = BytesMut::from(text);
+        let mut head = Box::<RequestHead>::default();
+        let Ok(Decoded::Complete { len }) = decode_request(&buf, &limits, &mut head) else { panic!("{text}") };
+        let mut request = Request::new(head, buf, len, &limits);
+        assert!(request.take().unwrap());
+        request
+    }
+
+    fn arrive(request: &mut Request, bytes: &str) {
+        assert!(request.make_room());
+        request.buf.extend_from_slice(bytes.as_bytes());
+        assert!(request.take().unwrap());
+    }
+
+    const HEAD: &str = "PUT / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+
+    /// A pooled connection may turn out to be dead at the first write, long after more of the body has arrived.
+    #[test]
+    fn what_was_not_written_is_never_let_go() {
+        let mut request = request(&format!("{HEAD}5\r\nAAAAA\r\n"));
+        arrive(&mut request, "5\r\nBBBBB\r\n0\r\n\r\n");
+        request.rewind();
+        assert_eq!(request.unsent(), b"5\r\nAAAAA\r\n5\r\nBBBBB\r\n0\r\n\r\n");
+        assert!(request.is_whole());
+    }
+
+    #[test]
+    fn what_was_written_makes_room_unless_it_is_kept() {
+        for kept in [false, true] {
+            let mut request = request(&format!("{HEAD}5\r\nAAAAA\r\n"));
+            if kept {
+                request.keep(1024, KeptBodies::default().lease());
+            }
+            request.on_sent(request.unsent().len());
+            arrive(&mut request, "5\r\nBBBBB\r\n");
+            assert_eq!(request.unsent(), b"5\r\nBBBBB\r\n");
+            request.rewind();
+            let all: &[u8] = if kept { b"5\r\nAAAAA\r\n5\r\nBBBBB\r\n" } else { b"5\r\nBBBBB\r\n" };
+            assert_eq!(request.unsent(), all);
+        }
+    }
+
+    #[test]
+    fn a_kept_body_that_outgrows_its_limit_says_so_once_and_is_let_go() {
+        let mut request = request(&format!("{HEAD}5\r\nAAAAA\r\n"));
+        request.keep(12, KeptBodies::default().lease());
+        assert!(request.take().unwrap());
+        request.buf.extend_from_slice(b"5\r\nBBBBB\r\n");
+        assert!(!request.take().unwrap());
+        assert!(request.take().unwrap());
+        assert!(!request.is_kept());
+    }
+
+    #[test]
+    fn the_next_request_stays_behind() {
+        let mut request = request(&format!("{HEAD}0\r\n\r\nGET /next HTTP/1.1\r\n"));
+        assert!(request.is_whole());
+        let (_, rest) = request.take_parts();
+        assert_eq!(&rest[..], b"GET /next HTTP/1.1\r\n");
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use plimsoll_policy::{DependencyPolicy, HostName, PolicySet, WorkloadPolicy};
 use plimsoll_resilience::protection::ProtectionConfig;
 use plimsoll_resilience::rejection::RouteId;
-use plimsoll_resilience::rules::{Rules, Timeouts};
+use plimsoll_resilience::rules::{DeadlineRules, Rules, Timeouts};
 use plimsoll_resilience::time::Timestamp;
 use plimsoll_resilience::{Mode, Random};
 
@@ -278,7 +278,11 @@ fn for_tunnels(rules: &Arc<Rules>, idle: Duration) -> Arc<Rules> {
 }
 
 /// With no policy a proxy forwards everything and refuses nothing: no clock but the ones without which a dead
-/// connection would be held for ever.
+/// connection would be held for ever, and deadlines are the business of those who set them.
 fn without_policy() -> Rules {
-    Rules { timeouts: Timeouts { request: None, ..Timeouts::default() }, ..Rules::default() }
+    Rules {
+        timeouts: Timeouts { request: None, ..Timeouts::default() },
+        deadline: DeadlineRules { mode: Mode::Disabled, ..DeadlineRules::default() },
+        ..Rules::default()
+    }
 }
