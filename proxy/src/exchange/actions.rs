@@ -203,7 +203,7 @@ impl Exchange {
         let fresh = self.fresh_answer();
         let answer = std::mem::replace(&mut self.answer, fresh);
         let link = std::mem::replace(&mut self.link, Link::None);
-        self.kept = Some(Kept { answer, link });
+        self.kept = Some(Box::new(Kept { answer, link }));
         self.settle_kept();
     }
 

@@ -73,7 +73,8 @@ pub struct Exchange {
     endpoint: Option<SocketAddr>,
     attempt: u32,
     answer: Answer,
-    kept: Option<Kept>,
+    /// Rare, and on the heap for that reason.
+    kept: Option<Box<Kept>>,
     reply: Reply,
     /// Something moved that earlier stages have been waiting for.
     moved: bool,

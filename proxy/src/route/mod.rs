@@ -90,23 +90,23 @@ pub fn find(
             "CONNECT is not served here; call the dependency itself, or its `listen` address",
         ));
     }
-    let asked = Asked::of(head, buf)?;
+    // Looked at only where something depends on it.
+    let asked = || Asked::of(head, buf);
     let (service, target) = match origin.purpose {
         Purpose::Inbound => (ServiceIndex::INBOUND, inbound(process, origin)?),
         Purpose::Listen(address) => {
-            let service = snapshot
-                .by_listen(address)
-                .ok_or(NotRouted::new(Reason::NoRoute, "no policy listens at this address any more"))?;
-            (service, Target::Endpoints)
+            let gone = NotRouted::new(Reason::NoRoute, "no policy listens at this address any more");
+            (snapshot.by_listen(address).ok_or(gone)?, Target::Endpoints)
         }
-        Purpose::Outbound => outbound(snapshot, origin, head, &asked)?,
+        Purpose::Outbound => outbound(snapshot, origin, head, &asked()?)?,
     };
     if let Target::Address(address) = target
         && leads_to_us(address, &process.own_ports.load())
     {
         return Err(NotRouted { reason: Reason::Loop, detail: None });
     }
-    let route = snapshot.service(service).route_for(&asked);
+    let rules = snapshot.service(service);
+    let route = if rules.routes.is_empty() { 0 } else { rules.route_for(&asked()?) };
     Ok(Routed { service, route, target })
 }
 
