@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use plimsoll_h1::{Method, RequestHead, Upgrade, Version};
 use plimsoll_resilience::flight::{Call, Flight, Safety};
@@ -30,6 +31,7 @@ use self::link::Link;
 use crate::deadline;
 use crate::dependency::{Dependency, Shared};
 use crate::forward::answer::Answer;
+use crate::forward::io::has_hung_up;
 use crate::forward::reply::Reply;
 use crate::forward::request::Request;
 use crate::route::Routed;
@@ -40,6 +42,8 @@ use crate::serve::Downstream;
 use crate::snapshot::{Route, Service, Snapshot};
 use crate::trace::Trace;
 
+/// How often a caller whose socket cannot be read is looked after.
+const LOOK: Duration = Duration::from_millis(100);
 /// How much of an answer is kept while a retry is tried.
 const KEPT_ANSWER: usize = 16 * 1024;
 
@@ -78,6 +82,8 @@ pub struct Exchange {
     reply: Reply,
     /// Something moved that earlier stages have been waiting for.
     moved: bool,
+    /// When the caller's socket, which cannot be read for now, was last asked whether the caller is still there.
+    last_look: Timestamp,
     /// We wait for the caller, and the flight knows.
     waits_for_caller: bool,
     /// The flight has nothing more to say.
@@ -153,6 +159,7 @@ impl Exchange {
             kept: None,
             reply,
             moved: false,
+            last_look: arrived,
             waits_for_caller: false,
             landed: false,
             told_ended: false,
@@ -243,8 +250,32 @@ impl Exchange {
             self.act(cx);
             return true;
         }
-        self.down.alarm.set(next, cx.waker());
+        // Bytes that wait in the kernel hide that the caller has gone behind them: then it has to be asked.
+        let look = (self.is_blind()).then_some(self.last_look + LOOK);
+        if look.is_some_and(|at| at <= self.now) {
+            self.last_look = self.now;
+            if has_hung_up(&self.down.stream) {
+                self.caller_gone(cx);
+                self.act(cx);
+                return true;
+            }
+        }
+        let look = look.map(|_| self.last_look + LOOK);
+        let first = next.into_iter().chain(look).min();
+        self.down.alarm.set(first, cx.waker());
         false
+    }
+
+    /// Whether the caller's socket is not being read, so that its end would not be noticed.
+    fn is_blind(&self) -> bool {
+        !self.landed
+            && !self.tunnel
+            && if self.request.is_whole() { self.request.is_full() } else { !self.reads_body() }
+    }
+
+    /// Whether there is use for more of the body: all that is here was sent, or it is kept.
+    fn reads_body(&self) -> bool {
+        self.request.is_sent() || self.request.is_kept()
     }
 
     /// The clock of slow calls stands still while we wait for our caller.

@@ -50,8 +50,7 @@ impl Exchange {
                 continue;
             }
             // A body that nobody will be sent stays where it is, but for what shows that the caller is still there.
-            let room = self.request.is_sent() || self.request.is_kept();
-            if self.landed && !self.tunnel || self.request.is_whole() || !room {
+            if self.landed && !self.tunnel || self.request.is_whole() || !self.reads_body() {
                 return;
             }
             match self.request.poll_fill(&mut self.down.stream, cx) {

@@ -1,10 +1,12 @@
 //! Reading into and writing from buffers without blocking, and without a system call that readiness says is useless.
 
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
 
@@ -44,6 +46,42 @@ pub fn poll_write(stream: &TcpStream, first: &[u8], second: &[u8], cx: &mut Cont
     }
 }
 
+/// Whether the peer has closed or reset its side, however much of what it sent before waits to be read.
+#[must_use]
+pub fn has_hung_up(stream: &TcpStream) -> bool {
+    let mut asked = [PollFd::new(stream.as_fd(), PollFlags::from_bits_retain(libc::POLLRDHUP))];
+    if poll(&mut asked, PollTimeout::ZERO).is_err() {
+        // Without an answer the caller counts as there: the next look asks again.
+        return false;
+    }
+    // `None` stands for a flag that nix has no name for, and only one such was asked for.
+    asked[0].revents().is_none_or(|events| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR))
+}
+
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_left_is_noticed_behind_what_it_sent() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            assert!(!has_hung_up(&stream));
+            peer.write_all(b"more than was asked for").unwrap();
+            assert!(!has_hung_up(&stream));
+            drop(peer);
+            while !has_hung_up(&stream) {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
 }

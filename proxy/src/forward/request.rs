@@ -161,13 +161,19 @@ impl Request {
     /// [`BodyEnd::CallerGone`].
     pub fn poll_watch(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<Result<usize, BodyEnd>> {
         // A caller that sends its next requests ahead fills the buffer and then waits its turn.
-        if self.buf.len() == self.buf.capacity() {
+        if self.is_full() {
             return Poll::Pending;
         }
         match ready!(poll_read(stream, &mut self.buf, cx)) {
             Ok(0) | Err(_) => Poll::Ready(Err(BodyEnd::CallerGone)),
             Ok(count) => Poll::Ready(Ok(count)),
         }
+    }
+
+    /// Whether there is no room for more of what the caller sends ahead.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.buf.len() == self.buf.capacity()
     }
 
     /// Turns the rest of the connection into one endless body, for a tunnel.
