@@ -1,6 +1,6 @@
 //! `plimsoll lint`: checks policy before anything runs it. The policy crate judges; this prints.
 
-use plimsoll_policy::{Diagnostic, Kind, PolicySet, Severity, Source};
+use plimsoll_policy::{Diagnostic, Diagnostics, Kind, PolicySet, Severity, Source};
 use serde_json::{Value, json};
 
 use crate::cli::{LintArgs, Output};
@@ -47,7 +47,8 @@ fn defaults() -> Value {
 #[derive(Debug)]
 struct Findings {
     list: Vec<Diagnostic>,
-    omitted: usize,
+    omitted_errors: usize,
+    omitted_warnings: usize,
     /// How many policies there are; `None` when they are refused.
     policies: Option<usize>,
 }
@@ -55,27 +56,33 @@ struct Findings {
 impl Findings {
     fn of(sources: &[Source]) -> Findings {
         match plimsoll_policy::parse(sources) {
-            Ok(PolicySet { dependencies, workloads, warnings }) => {
-                Findings { list: warnings, omitted: 0, policies: Some(dependencies.len() + workloads.len()) }
+            Ok(PolicySet { dependencies, workloads, warnings, omitted_warnings }) => Findings {
+                list: warnings,
+                omitted_errors: 0,
+                omitted_warnings,
+                policies: Some(dependencies.len() + workloads.len()),
+            },
+            Err(Diagnostics { list, omitted_errors, omitted_warnings }) => {
+                Findings { list, omitted_errors, omitted_warnings, policies: None }
             }
-            Err(refused) => Findings { list: refused.list, omitted: refused.omitted, policies: None },
         }
     }
 
     fn render(&self, paint: Paint) -> String {
         let mut text: String = self.list.iter().map(|d| coloured(d, paint) + "\n\n").collect();
-        if self.omitted > 0 {
-            text.push_str(&format!("... and {} more\n\n", self.omitted));
+        match self.omitted_errors + self.omitted_warnings {
+            0 => {}
+            more => text.push_str(&format!("... and {more} more\n\n")),
         }
         text + &self.conclusion(paint) + "\n"
     }
 
     fn conclusion(&self, paint: Paint) -> String {
-        let number = |severity| {
-            let of_it = self.list.iter().filter(|d| d.severity == severity);
-            of_it.count() as u64
+        let number = |severity, omitted: usize| {
+            let listed = self.list.iter().filter(|d| d.severity == severity).count();
+            (listed + omitted) as u64
         };
-        let warnings = match number(Severity::Warning) {
+        let warnings = match number(Severity::Warning, self.omitted_warnings) {
             0 => String::new(),
             n => format!(", {}", plural(n, "warning")),
         };
@@ -90,7 +97,7 @@ impl Findings {
             }
             None => {
                 let bad = paint.apply(Tone::Bad, "refused");
-                let errors = plural(number(Severity::Error) + self.omitted as u64, "error");
+                let errors = plural(number(Severity::Error, self.omitted_errors), "error");
                 format!("{bad}: {errors}{warnings}")
             }
         }

@@ -69,7 +69,8 @@ fn a_bad_policy_is_refused_with_its_line_and_changes_nothing() {
     let (status, said) = proxy.admin.put_policy(&bad);
     assert_eq!((status, &said["accepted"]), (422, &serde_json::json!(false)), "{said}");
     let errors = said["errors"].as_array().expect("errors");
-    let error = errors.iter().find(|error| error["field"] == "spec.bulkhead.maxConcurrentCall").expect("the field");
+    let [error] = &errors[..] else { panic!("one thing is wrong, and nothing follows from it: {said:#}") };
+    assert_eq!(error["field"], "spec.bulkhead.maxConcurrentCall", "{said:#}");
     assert_eq!(error["line"], 8, "{said:#}");
     assert_eq!(error["nearest"], "maxConcurrentCalls", "{said:#}");
     assert!(error["text"].as_str().is_some_and(|text| text.contains(":8:14")), "{said:#}");

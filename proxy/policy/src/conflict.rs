@@ -6,22 +6,28 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use crate::document::Documents;
+use crate::field::At;
 use crate::report::{Problem, Reader};
 use crate::spec::{Metadata, Target};
 use crate::tree::NodeId;
 
 pub(crate) fn check(reader: &mut Reader<'_>, documents: &Documents) {
     let dependencies = documents.dependencies.iter().map(|one| one.metadata.written());
-    names(reader, "DependencyPolicy", dependencies.flatten().map(|metadata| &metadata.value));
+    names(reader, "DependencyPolicy", dependencies.flatten());
     let workloads = documents.workloads.iter().map(|one| one.metadata.written());
-    names(reader, "WorkloadPolicy", workloads.flatten().map(|metadata| &metadata.value));
+    names(reader, "WorkloadPolicy", workloads.flatten());
     destinations(reader, documents);
     served(reader, documents);
 }
 
-fn names<'a>(reader: &mut Reader<'_>, kind: &str, metadata: impl Iterator<Item = &'a Metadata>) {
+/// What is compared here must have been read whole: a name or a namespace that could not be read is reported already,
+/// and is not the one that stands in its place.
+fn names<'a>(reader: &mut Reader<'_>, kind: &str, metadata: impl Iterator<Item = &'a At<Metadata>>) {
     let mut seen = HashMap::new();
-    for metadata in metadata {
+    for At { node, value: metadata } in metadata {
+        if reader.is_wrong(*node) {
+            continue;
+        }
         let Some(name) = metadata.name.written() else {
             continue;
         };
@@ -38,7 +44,7 @@ fn served(reader: &mut Reader<'_>, documents: &Documents) {
         let (Some(metadata), Some(spec)) = (document.metadata.written(), document.spec.written()) else {
             continue;
         };
-        let Some(workload) = spec.value.workload.written() else {
+        let Some(workload) = spec.value.workload.written().filter(|_| !reader.is_wrong(metadata.node)) else {
             continue;
         };
         let key = (metadata.value.namespace.value().0, workload.value.0.clone());
@@ -85,6 +91,10 @@ fn destinations(reader: &mut Reader<'_>, documents: &Documents) {
     for document in &documents.dependencies {
         let (Some(metadata), Some(spec)) = (document.metadata.written(), document.spec.written()) else { continue };
         let Some(target) = spec.value.target.written() else { continue };
+        let unread = reader.tree.entry(spec.node, "workloads").is_some_and(|workloads| reader.is_wrong(workloads));
+        if unread || reader.is_wrong(metadata.node) {
+            continue;
+        }
         let namespace = metadata.value.namespace.value().0;
         let workloads = spec.value.workloads.list().iter();
         let workloads: Rc<HashSet<_>> = Rc::new(workloads.map(|name| name.value.0.clone()).collect());

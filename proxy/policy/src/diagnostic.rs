@@ -96,8 +96,10 @@ impl Serialize for Diagnostic {
 pub struct Diagnostics {
     /// Errors and warnings, by source and position.
     pub list: Vec<Diagnostic>,
-    /// How many more there were than are worth printing.
-    pub omitted: usize,
+    /// How many more errors there were than are worth printing.
+    pub omitted_errors: usize,
+    /// How many more warnings.
+    pub omitted_warnings: usize,
 }
 
 impl Diagnostics {
@@ -115,10 +117,10 @@ impl fmt::Display for Diagnostics {
             }
             write!(f, "{diagnostic}")?;
         }
-        if self.omitted > 0 {
-            write!(f, "\n\n... and {} more", self.omitted)?;
+        match self.omitted_errors + self.omitted_warnings {
+            0 => Ok(()),
+            more => write!(f, "\n\n... and {more} more"),
         }
-        Ok(())
     }
 }
 

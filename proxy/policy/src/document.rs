@@ -30,6 +30,7 @@ pub fn parse(sources: &[Source]) -> Result<PolicySet, Diagnostics> {
     for root in roots {
         documents.read(&mut reader, root);
     }
+    reader.end_reading();
     let dependencies = documents.dependencies.iter();
     let dependencies = dependencies.filter_map(|one| compile::dependency(&mut reader, one)).collect();
     let workloads = documents.workloads.iter();
@@ -38,8 +39,8 @@ pub fn parse(sources: &[Source]) -> Result<PolicySet, Diagnostics> {
     if !reader.report.has_errors() {
         lint::check(&mut reader, &documents);
     }
-    let warnings = report.finish()?;
-    Ok(PolicySet { dependencies, workloads, warnings })
+    let (warnings, omitted_warnings) = report.finish()?;
+    Ok(PolicySet { dependencies, workloads, warnings, omitted_warnings })
 }
 
 #[derive(Default)]

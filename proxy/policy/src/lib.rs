@@ -32,7 +32,7 @@ pub use document::parse;
 pub use field::Row;
 pub use matcher::{HeaderMatch, Matcher, PathMatch, Request, normal_path};
 pub use model::{
-    ConnectionLimit, DependencyPolicy, Drain, Endpoints, Origin, PolicyId, PolicySet, PortPolicy, Route, Target, Trust,
+    ConnectionLimit, DependencyPolicy, Drain, Endpoints, Origin, PolicyId, PolicySet, PortPolicy, Route, Target,
     WorkloadPolicy,
 };
 pub use selection::Ambiguous;

@@ -9,7 +9,7 @@ use plimsoll_resilience::{Mode, Moded, ProtectionConfig, Rules};
 
 use crate::diagnostic::Diagnostic;
 use crate::matcher::Matcher;
-use crate::value::{AddressPattern, Cidr, HostPattern, Protocol};
+use crate::value::{AddressPattern, HostPattern, Protocol};
 
 /// Everything that a set of sources says.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct PolicySet {
     pub workloads: Vec<WorkloadPolicy>,
     /// What was taken, but probably does not say what was meant.
     pub warnings: Vec<Diagnostic>,
+    /// How many more warnings there were than are worth printing.
+    pub omitted_warnings: usize,
 }
 
 /// What a policy is called; printed as `namespace/name`.
@@ -61,7 +63,7 @@ pub struct DependencyPolicy {
     pub target: Target,
     /// The rules of calls that no route is for (`RouteId(0)`).
     pub rules: Arc<Rules>,
-    /// `timeouts.idle` for TCP, upgrades and CONNECT, whose built-in value is longer.
+    /// `timeouts.idle` for upgrades and CONNECT, whose built-in value is longer.
     pub tunnel_idle: Duration,
     /// Narrower rules; the first that matches wins. The first is `RouteId(1)`.
     pub routes: Vec<Route>,
@@ -87,14 +89,12 @@ pub struct WorkloadPolicy {
     pub ports: Vec<PortPolicy>,
     /// Timeouts and deadline. Without a `request` timeout of its own a call may take as long as it likes.
     pub rules: Arc<Rules>,
-    /// `timeouts.idle` for TCP, upgrades and CONNECT, whose built-in value is longer.
+    /// `timeouts.idle` for upgrades and CONNECT, whose built-in value is longer.
     pub tunnel_idle: Duration,
     /// What its calls share: the bulkhead; no breaker and no retries.
     pub protection: ProtectionConfig,
     /// A limit on connections from callers.
     pub connections: Option<Moded<ConnectionLimit>>,
-    /// Whose word is taken.
-    pub trust: Trust,
     /// How the proxy leaves.
     pub drain: Drain,
     pub(crate) yaml: String,
@@ -162,15 +162,6 @@ pub struct PortPolicy {
     pub port: u16,
     /// What callers speak there.
     pub protocol: Protocol,
-}
-
-/// Whose word is taken for class, cost and address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trust {
-    /// Callers from these networks; empty = nobody.
-    pub sources: Vec<Cidr>,
-    /// How many entries at the end of `X-Forwarded-For` are from proxies of ours.
-    pub trusted_hops: u32,
 }
 
 /// How the proxy leaves.

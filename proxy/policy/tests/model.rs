@@ -171,10 +171,10 @@ fn a_local_port_leads_to_the_one_host() {
 }
 
 #[test]
-fn tcp_waits_an_hour() {
-    let policy = dependency("  target: {addresses: [10.0.0.0/8], protocol: TCP}\n");
-    assert_eq!((policy.rules.timeouts.idle, policy.tunnel_idle), (ms(3_600_000), ms(3_600_000)));
-    let policy = dependency("  target: {addresses: [10.0.0.0/8], protocol: TCP}\n  timeouts: {idle: 5s}\n");
+fn tunnels_wait_an_hour() {
+    let policy = dependency("");
+    assert_eq!((policy.rules.timeouts.idle, policy.tunnel_idle), (ms(300_000), ms(3_600_000)));
+    let policy = dependency("  timeouts: {idle: 5s}\n");
     assert_eq!((policy.rules.timeouts.idle, policy.tunnel_idle), (ms(5000), ms(5000)));
 }
 
@@ -183,7 +183,7 @@ fn a_workload_has_no_limits_until_they_are_given() {
     let policy = workload("");
     assert_eq!((policy.rules.timeouts.request, policy.rules.timeouts.idle), (None, ms(300_000)));
     assert!(policy.protection.bulkhead.is_none() && policy.connections.is_none());
-    assert!(policy.trust.sources.is_empty() && policy.ports.is_empty());
+    assert!(policy.ports.is_empty());
     assert_eq!((policy.drain.delay, policy.drain.grace), (Duration::ZERO, ms(25_000)));
     assert_eq!(policy.rules.deadline.mode, Mode::Enforce);
     assert_eq!(workload("  deadline: {accept: false}\n").rules.deadline.mode, Mode::Disabled);

@@ -162,7 +162,6 @@ impl<'r> Builder<'r> {
         let rules = policy.map_or_else(|| Arc::new(without_policy()), |policy| Arc::clone(&policy.rules));
         if let Some(policy) = policy {
             self.compiled.snapshot.drain = policy.drain;
-            self.compiled.snapshot.trusted.clone_from(&policy.trust.sources);
         }
         self.compiled.snapshot.services.push(Arc::new(Service {
             dependency: Arc::clone(&dependency),

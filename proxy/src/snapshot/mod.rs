@@ -2,12 +2,12 @@
 
 mod compile;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use plimsoll_policy::{AddressPattern, Cidr, ConnectionLimit, Drain, Matcher, Protocol};
+use plimsoll_policy::{AddressPattern, ConnectionLimit, Drain, Matcher, Protocol};
 use plimsoll_resilience::rejection::RouteId;
 use plimsoll_resilience::rules::Rules;
 use plimsoll_resilience::{Mode, Moded};
@@ -51,7 +51,6 @@ pub struct Snapshot {
     addresses: Vec<(AddressPattern, ServiceIndex)>,
     /// Few enough to be looked through.
     listens: Vec<(SocketAddr, ServiceIndex)>,
-    trusted: Vec<Cidr>,
 }
 
 /// A dependency, or the workload itself, as one generation has it.
@@ -154,7 +153,6 @@ impl Snapshot {
             hosts: Hosts::default(),
             addresses: Vec::new(),
             listens: Vec::new(),
-            trusted: Vec::new(),
         }
     }
 
@@ -213,12 +211,6 @@ impl Snapshot {
             });
             self.listen_on(*address, ServiceIndex::new(index));
         }
-    }
-
-    /// Whether the word of a caller at `ip` is taken for more than its own deadline.
-    #[must_use]
-    pub fn trusts(&self, ip: IpAddr) -> bool {
-        self.trusted.iter().any(|network| network.contains(ip))
     }
 
     /// Whether idle connections of `dependency` to `address` may still be of use.

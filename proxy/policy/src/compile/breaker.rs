@@ -33,7 +33,7 @@ pub(super) fn breaker(
         let message =
             format!("the circuit waits {} at first and at most {}", duration_text(wait), duration_text(max_wait));
         let expected = "`maxWaitDurationInOpenState` at least `waitDurationInOpenState`";
-        reader.error(at, Problem::new(message).expected(expected));
+        reader.consequence(*node, at, Problem::new(message).expected(expected));
         return None;
     }
     let settings = Settings {
@@ -63,28 +63,29 @@ fn window(reader: &mut Reader<'_>, block: NodeId, spec: &CircuitBreaker) -> Opti
                 let message = format!("a window of {calls} calls never holds the minimum of {minimum}");
                 let at = spec.minimum_calls.written().map(|written| written.node).or(size.map(|size| size.node))?;
                 let expected = format!("`minimumNumberOfCalls` at most {calls}, or a larger `slidingWindowSize`");
-                reader.error(at, Problem::new(message).expected(expected));
+                reader.consequence(block, at, Problem::new(message).expected(expected));
                 return None;
             }
             Some(WindowKind::Count(calls))
         }
         (WindowType::Time, Some(WindowSize::Calls(_))) => {
             let problem = Problem::new("a window of type Time is not measured in calls");
-            reader.error(size?.node, problem.expected("a duration such as 30s, or `slidingWindowType: Count`"));
+            reader.consequence(
+                block,
+                size?.node,
+                problem.expected("a duration such as 30s, or `slidingWindowType: Count`"),
+            );
             None
         }
         (WindowType::Count, Some(WindowSize::Time(_))) => {
             let problem = Problem::new("a window of type Count is not measured in time");
-            reader.error(size?.node, problem.expected("a number of calls, or `slidingWindowType: Time`"));
+            reader.consequence(block, size?.node, problem.expected("a number of calls, or `slidingWindowType: Time`"));
             None
         }
         (WindowType::Count, None) => {
-            // One that is there and could not be read was reported then.
-            if reader.tree.entry(block, "slidingWindowSize").is_none() {
-                let problem = Problem::new("a window of type Count needs its size");
-                let at = spec.window_type.written().map_or(block, |written| written.node);
-                reader.error(at, problem.expected("`slidingWindowSize` with a number of calls"));
-            }
+            let problem = Problem::new("a window of type Count needs its size");
+            let at = spec.window_type.written().map_or(block, |written| written.node);
+            reader.consequence(block, at, problem.expected("`slidingWindowSize` with a number of calls"));
             None
         }
     }

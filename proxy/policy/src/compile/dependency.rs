@@ -19,19 +19,16 @@ use crate::spec::{
     Bulkhead, CircuitBreaker, Deadline, DependencyDocument, DependencySpec, Match, PathSpec, RouteBulkhead, RouteSpec,
     Timeouts,
 };
-use crate::tree::NodeId;
-use crate::value::Protocol;
 
 pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument) -> Option<DependencyPolicy> {
     let spec = &document.spec.written()?.value;
     let mode = spec.mode.value();
     // Everything is checked before anything is missed.
     let target = spec.target.written().and_then(|written| target(reader, written));
-    let protocol = spec.target.written().map_or(Protocol::Auto, |target| target.value.protocol.value());
-    let (bulkhead, connections) = bulkhead(reader, &spec.bulkhead, mode, protocol);
+    let (bulkhead, connections) = bulkhead(reader, &spec.bulkhead, mode);
     let breaker = breaker(reader, &spec.circuit_breaker, mode);
     let budget = budget(reader, &spec.retry);
-    let base = Base { spec, mode, protocol, retry: retry(reader, spec.retry.written(), mode) };
+    let base = Base { spec, mode, retry: retry(reader, spec.retry.written(), mode) };
     let (timeouts, deadline) = (spec.timeouts.value().unwrap_or_default(), spec.deadline.value().unwrap_or_default());
     let (rules, tunnel_idle) = base.rules(&timeouts, &deadline, base.retry, Streaming::Auto);
     let routes = base.routes(reader);
@@ -56,7 +53,6 @@ pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument)
 struct Base<'a> {
     spec: &'a DependencySpec,
     mode: Mode,
-    protocol: Protocol,
     retry: Option<Moded<RetryRules>>,
 }
 
@@ -72,7 +68,7 @@ impl Base<'_> {
         let breaker = self.spec.circuit_breaker.written().map(|written| &written.value);
         let acting = breaker.filter(|breaker| mode_of(&breaker.mode, self.mode).is_on());
         let codes = breaker.unwrap_or(&built_in);
-        let (clocks, tunnel_idle) = timing::timeouts(timeouts, self.mode, self.protocol);
+        let (clocks, tunnel_idle) = timing::timeouts(timeouts, self.mode);
         let rules = Rules {
             timeouts: clocks,
             deadline: timing::deadline(deadline, self.mode),
@@ -124,7 +120,6 @@ impl Base<'_> {
     fn route_bulkhead(&self, reader: &mut Reader<'_>, written: &At<RouteBulkhead>) -> Option<Moded<bulkhead::Config>> {
         let At { node, value: spec } = written;
         let limit = spec.max_concurrent_calls.written()?;
-        refuse_for_tcp(reader, limit.node, self.protocol);
         let config = bulkhead::Config::new(limit.value.0, spec.max_queued.value().0, spec.max_wait.value());
         Some(Moded { mode: mode_of(&spec.mode, self.mode), config: checked(reader, *node, config)? })
     }
@@ -155,7 +150,7 @@ fn with_whole_routes(document: &DependencyDocument) -> DependencyDocument {
     whole
 }
 
-fn bulkhead(reader: &mut Reader<'_>, written: &Optional<Bulkhead>, policy: Mode, protocol: Protocol) -> Limits {
+fn bulkhead(reader: &mut Reader<'_>, written: &Optional<Bulkhead>, policy: Mode) -> Limits {
     let Some(At { node, value: spec }) = written.written() else {
         return (None, None);
     };
@@ -163,20 +158,14 @@ fn bulkhead(reader: &mut Reader<'_>, written: &Optional<Bulkhead>, policy: Mode,
     let max_wait = spec.max_wait.value();
     let calls = spec.max_concurrent_calls.written();
     let connections = spec.max_connections.value().map(|max| ConnectionLimit { max: max.0, max_wait });
-    refuse_empty_bulkhead(reader, *node, mode);
+    if calls.is_none() && connections.is_none() {
+        refuse_empty_bulkhead(reader, *node, mode);
+    }
     let calls = calls.and_then(|calls| {
-        refuse_for_tcp(reader, calls.node, protocol);
         let config = bulkhead::Config::new(calls.value.0, spec.max_queued.value().0, max_wait);
         checked(reader, *node, config)
     });
     (calls.map(|config| Moded { mode, config }), connections.map(|config| Moded { mode, config }))
-}
-
-fn refuse_for_tcp(reader: &mut Reader<'_>, node: NodeId, protocol: Protocol) {
-    if protocol == Protocol::Tcp {
-        let problem = Problem::new("a TCP connection has no calls that could be counted");
-        reader.error(node, problem.expected("`maxConnections`, or a `protocol` that has calls"));
-    }
 }
 
 fn matcher(reader: &mut Reader<'_>, written: &At<Match>) -> Option<Matcher> {
@@ -208,9 +197,8 @@ fn path_match(reader: &mut Reader<'_>, written: &At<PathSpec>) -> Option<PathMat
             None
         }
         (None, None) => {
-            if reader.tree.is_empty(written.node) {
-                reader.error(written.node, Problem::new("no path is given").expected("`exact` or `prefix`"));
-            }
+            let problem = Problem::new("no path is given");
+            reader.consequence(written.node, written.node, problem.expected("`exact` or `prefix`"));
             None
         }
     }

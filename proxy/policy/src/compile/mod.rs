@@ -38,10 +38,9 @@ fn mode_of(block: &Optional<Mode>, policy: Mode) -> Mode {
 type Limits = (Option<Moded<bulkhead::Config>>, Option<Moded<ConnectionLimit>>);
 
 fn refuse_empty_bulkhead(reader: &mut Reader<'_>, node: NodeId, mode: Mode) {
-    let limits = ["maxConcurrentCalls", "maxConnections"];
-    if mode.is_on() && limits.iter().all(|name| reader.tree.entry(node, name).is_none()) {
+    if mode.is_on() {
         let problem = Problem::new("this bulkhead limits nothing");
-        reader.error(node, problem.expected("`maxConcurrentCalls`, or `maxConnections`"));
+        reader.consequence(node, node, problem.expected("`maxConcurrentCalls`, or `maxConnections`"));
     }
 }
 
@@ -51,7 +50,8 @@ fn checked<T>(reader: &mut Reader<'_>, block: NodeId, config: Result<T, ConfigEr
         Ok(config) => Some(config),
         Err(ConfigError { field, expected }) => {
             let node = reader.tree.entry(block, field).unwrap_or(block);
-            reader.error(node, Problem::new(format!("`{field}` cannot have this value")).expected(expected));
+            let problem = Problem::new(format!("`{field}` cannot have this value"));
+            reader.consequence(node, node, problem.expected(expected));
             None
         }
     }

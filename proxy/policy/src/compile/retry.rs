@@ -43,14 +43,14 @@ pub(super) fn retry(reader: &mut Reader<'_>, written: Option<&At<Retry>>, policy
 
 fn backoff(reader: &mut Reader<'_>, retry: NodeId, written: &Optional<Backoff>) -> Option<backoff::Config> {
     let spec = written.value().unwrap_or_default();
+    let block = written.written().map_or(retry, |written| written.node);
     let (base, max) = (spec.base.value().0, spec.max.value().0);
     if base > max {
         let at = spec.max.written().or(spec.base.written()).map_or(retry, |written| written.node);
         let message = format!("the back-off starts at {} and is at most {}", duration_text(base), duration_text(max));
-        reader.error(at, Problem::new(message).expected("`max` at least `base`"));
+        reader.consequence(block, at, Problem::new(message).expected("`max` at least `base`"));
         return None;
     }
-    let block = written.written().map_or(retry, |written| written.node);
     checked(reader, block, backoff::Config::new(base, max, spec.jitter.value()))
 }
 

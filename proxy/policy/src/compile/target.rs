@@ -7,6 +7,7 @@ use crate::field::At;
 use crate::model::{Endpoints, Target};
 use crate::report::{Problem, Reader};
 use crate::spec;
+use crate::tree::NodeId;
 use crate::value::{HostName, HostPattern};
 
 /// How often the one host of a `listen`ed dependency is resolved again.
@@ -17,16 +18,14 @@ pub(super) fn target(reader: &mut Reader<'_>, written: &At<spec::Target>) -> Opt
     let hosts = values(spec.hosts.list());
     let addresses = values(spec.addresses.list());
     let listen = spec.listen.value().map(|listen| listen.0);
-    // One that is there and could not be read was reported then.
-    let names = ["hosts", "addresses", "listen"];
-    if names.iter().all(|name| reader.tree.entry(*node, name).is_none()) {
+    if hosts.is_empty() && addresses.is_empty() && listen.is_none() {
         let problem = Problem::new("no traffic is this dependency's");
-        reader.error(*node, problem.expected("at least one of `hosts`, `addresses` and `listen`"));
+        reader.consequence(*node, *node, problem.expected("at least one of `hosts`, `addresses` and `listen`"));
         return None;
     }
     let endpoints = match spec.endpoints.written() {
         Some(endpoints) => endpoints_written(reader, endpoints)?,
-        None => endpoints_left_out(reader, spec, &hosts)?,
+        None => endpoints_left_out(reader, *node, spec, &hosts)?,
     };
     Some(Target { hosts, addresses, listen, protocol: spec.protocol.value(), endpoints })
 }
@@ -52,10 +51,8 @@ fn endpoints_written(reader: &mut Reader<'_>, written: &At<spec::Endpoints>) -> 
             None
         }
         (None, None) => {
-            // What is there and could not be read was reported then.
-            if reader.tree.is_empty(*node) {
-                reader.error(*node, Problem::new("no endpoints are given").expected("`static` or `dns`"));
-            }
+            let problem = Problem::new("no endpoints are given");
+            reader.consequence(*node, *node, problem.expected("`static` or `dns`"));
             None
         }
     }
@@ -63,7 +60,12 @@ fn endpoints_written(reader: &mut Reader<'_>, written: &At<spec::Endpoints>) -> 
 
 /// Calls go where the caller was going. Who connects to the local port was going nowhere else, so there the one host
 /// that is named is meant.
-fn endpoints_left_out(reader: &mut Reader<'_>, spec: &spec::Target, hosts: &[HostPattern]) -> Option<Endpoints> {
+fn endpoints_left_out(
+    reader: &mut Reader<'_>,
+    target: NodeId,
+    spec: &spec::Target,
+    hosts: &[HostPattern],
+) -> Option<Endpoints> {
     let Some(listen) = spec.listen.written() else {
         return Some(Endpoints::AsAddressed);
     };
@@ -74,6 +76,10 @@ fn endpoints_left_out(reader: &mut Reader<'_>, spec: &spec::Target, hosts: &[Hos
         });
     }
     let problem = Problem::new("nothing says where the calls that come in at this port go");
-    reader.error(listen.node, problem.expected("`endpoints`, or one entry in `hosts` with a name and a port"));
+    reader.consequence(
+        target,
+        listen.node,
+        problem.expected("`endpoints`, or one entry in `hosts` with a name and a port"),
+    );
     None
 }

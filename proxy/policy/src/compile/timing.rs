@@ -7,7 +7,7 @@ use plimsoll_resilience::rules::{DeadlineRules, Timeouts};
 
 use super::mode_of;
 use crate::spec;
-use crate::value::{Positive, Protocol};
+use crate::value::Positive;
 
 /// HTTP calls that are not streaming end after this, where nothing is written.
 pub(crate) const BUILT_IN_REQUEST: Duration = Duration::from_secs(15);
@@ -15,13 +15,13 @@ pub(crate) const BUILT_IN_REQUEST: Duration = Duration::from_secs(15);
 /// No byte for so long ends an HTTP call, where nothing is written.
 const BUILT_IN_IDLE: Duration = Duration::from_secs(5 * 60);
 
-/// No byte for so long ends a TCP connection, an upgrade or a tunnel, where nothing is written.
+/// No byte for so long ends an upgrade or a tunnel, where nothing is written.
 const BUILT_IN_TUNNEL_IDLE: Duration = Duration::from_secs(60 * 60);
 
 /// The clocks of calls to a dependency, and the idle time of its tunnels.
-pub(super) fn timeouts(spec: &spec::Timeouts, policy: Mode, protocol: Protocol) -> (Timeouts, Duration) {
+pub(super) fn timeouts(spec: &spec::Timeouts, policy: Mode) -> (Timeouts, Duration) {
     let written = spec.request.value().map(|Positive(request)| request);
-    let (idle, tunnel_idle) = idle(spec.idle.value(), protocol);
+    let (idle, tunnel_idle) = idle(spec.idle.value());
     let timeouts = Timeouts {
         mode: mode_of(&spec.mode, policy),
         connect: spec.connect.value().0,
@@ -37,7 +37,7 @@ pub(super) fn timeouts(spec: &spec::Timeouts, policy: Mode, protocol: Protocol) 
 /// The clocks of calls to this workload.
 pub(super) fn inbound_timeouts(spec: &spec::InboundTimeouts, policy: Mode) -> (Timeouts, Duration) {
     let request = spec.request.value().map(|Positive(request)| request);
-    let (idle, tunnel_idle) = idle(spec.idle.value(), Protocol::Auto);
+    let (idle, tunnel_idle) = idle(spec.idle.value());
     let timeouts = Timeouts {
         mode: mode_of(&spec.mode, policy),
         request,
@@ -49,11 +49,10 @@ pub(super) fn inbound_timeouts(spec: &spec::InboundTimeouts, policy: Mode) -> (T
     (timeouts, tunnel_idle)
 }
 
-fn idle(written: Option<Positive>, protocol: Protocol) -> (Duration, Duration) {
-    match (written, protocol) {
-        (Some(Positive(idle)), _) => (idle, idle),
-        (None, Protocol::Tcp) => (BUILT_IN_TUNNEL_IDLE, BUILT_IN_TUNNEL_IDLE),
-        (None, Protocol::Auto | Protocol::Http1) => (BUILT_IN_IDLE, BUILT_IN_TUNNEL_IDLE),
+fn idle(written: Option<Positive>) -> (Duration, Duration) {
+    match written {
+        Some(Positive(idle)) => (idle, idle),
+        None => (BUILT_IN_IDLE, BUILT_IN_TUNNEL_IDLE),
     }
 }
 

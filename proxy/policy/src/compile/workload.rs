@@ -9,7 +9,7 @@ use plimsoll_resilience::{Mode, Moded, ProtectionConfig, Rules, bulkhead};
 use super::timing::{inbound_deadline, inbound_timeouts};
 use super::{Limits, as_in_force, checked, identity, mode_of, refuse_empty_bulkhead};
 use crate::field::{At, Optional};
-use crate::model::{ConnectionLimit, Drain, PortPolicy, Trust, WorkloadPolicy};
+use crate::model::{ConnectionLimit, Drain, PortPolicy, WorkloadPolicy};
 use crate::report::{Problem, Reader};
 use crate::spec::{InboundBulkhead, WorkloadDocument, WorkloadSpec};
 
@@ -20,7 +20,6 @@ pub(crate) fn workload(reader: &mut Reader<'_>, document: &WorkloadDocument) -> 
     let (bulkhead, connections) = bulkhead(reader, &spec.bulkhead, mode);
     let (timeouts, tunnel_idle) = inbound_timeouts(&spec.timeouts.value().unwrap_or_default(), mode);
     let deadline = inbound_deadline(&spec.deadline.value().unwrap_or_default(), mode);
-    let trust = spec.trust.value().unwrap_or_default();
     let drain = spec.drain.value().unwrap_or_default();
     let (id, origin) = identity(reader.tree, &document.metadata.written()?.value)?;
     Some(WorkloadPolicy {
@@ -33,10 +32,6 @@ pub(crate) fn workload(reader: &mut Reader<'_>, document: &WorkloadDocument) -> 
         tunnel_idle,
         protection: ProtectionConfig { bulkhead, ..ProtectionConfig::default() },
         connections,
-        trust: Trust {
-            sources: trust.sources.value().into_iter().map(|source| source.value).collect(),
-            trusted_hops: trust.trusted_hops.value().0,
-        },
         drain: Drain { delay: drain.delay.value(), grace: drain.grace.value() },
         yaml: as_in_force(document),
     })
@@ -61,7 +56,9 @@ fn bulkhead(reader: &mut Reader<'_>, written: &Optional<InboundBulkhead>, policy
         return (None, None);
     };
     let mode = mode_of(&spec.mode, policy);
-    refuse_empty_bulkhead(reader, *node, mode);
+    if spec.max_concurrent_calls.written().is_none() && spec.max_connections.written().is_none() {
+        refuse_empty_bulkhead(reader, *node, mode);
+    }
     let calls = spec.max_concurrent_calls.value().and_then(|calls| {
         // Nobody waits: a queue for callers is a block of its own.
         checked(reader, *node, bulkhead::Config::new(calls.0, 0, Duration::ZERO))

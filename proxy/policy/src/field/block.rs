@@ -47,16 +47,18 @@ pub(crate) fn read_block<B: Block>(reader: &mut Reader<'_>, node: NodeId) -> Opt
         return None;
     };
     let mut block = B::default();
+    let mut meant = Vec::new();
     for (name, value) in entries {
         let Some(text) = reader.tree.text(*name) else {
             continue;
         };
         match block.slot(text) {
             Some(slot) => slot.fill(reader, *value),
-            None => refuse_field::<B>(reader, *name, *value, text),
+            None => meant.extend(refuse_field::<B>(reader, *name, *value, text)),
         }
     }
-    let written = |name| reader.tree.entry(node, name).is_some();
+    // A required field whose name is misspelled is not missing as well.
+    let written = |name| reader.tree.entry(node, name).is_some() || meant.contains(&name);
     let missing: Vec<_> = B::FIELDS.iter().filter(|field| field.required && !written(field.name)).collect();
     for field in missing {
         let about = field.description.trim().trim_end_matches('.');
@@ -66,26 +68,29 @@ pub(crate) fn read_block<B: Block>(reader: &mut Reader<'_>, node: NodeId) -> Opt
     Some(block)
 }
 
-fn refuse_field<B: Block>(reader: &mut Reader<'_>, name: NodeId, value: NodeId, text: &str) {
+/// Gives the field that was probably meant.
+fn refuse_field<B: Block>(reader: &mut Reader<'_>, name: NodeId, value: NodeId, text: &str) -> Option<&'static str> {
     if reader.report.is_full() {
         reader.error(name, Problem::new("unknown field"));
-        return;
+        return None;
     }
     if let Some(later) = B::LATER.iter().find(|later| later.name == text) {
         if !asks_for_nothing(reader.tree, value, later.off) {
             reader.error(name, Problem::new(format!("{} is not supported by this version", quote(text))));
         }
-        return;
+        return None;
     }
     if let Some((_, hint)) = B::ELSEWHERE.iter().find(|(field, _)| *field == text) {
         reader.error(name, Problem::new(format!("{} does not belong here", quote(text))).expected(*hint));
-        return;
+        return None;
     }
     let names = || B::FIELDS.iter().map(|field| field.name);
     let problem = Problem::new(format!("unknown field {}", quote(text)));
     let known: Vec<_> = names().collect();
     let later = B::LATER.iter().map(|later| later.name);
-    reader.error(name, problem.expected(known.join(", ")).nearest(nearest(text, names().chain(later))));
+    let nearest = nearest(text, names().chain(later));
+    reader.error(name, problem.expected(known.join(", ")).nearest(nearest));
+    nearest
 }
 
 /// `mode: Disabled`, an empty list, or the one value that means "off".

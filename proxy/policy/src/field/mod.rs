@@ -121,7 +121,7 @@ pub(crate) fn wrong_kind(reader: &mut Reader<'_>, node: NodeId, expected: &str) 
         Kind::Scalar { text, .. } => format!("{} is not {expected}", quote(text)),
         Kind::Map(_) => "a map is written here".to_owned(),
         Kind::List(_) => "a list is written here".to_owned(),
-        Kind::Invalid => return,
+        Kind::Invalid => return reader.spoil(node),
     };
     reader.error(node, Problem::new(found).expected(expected));
 }

@@ -2,7 +2,6 @@
 
 mod bulkheads;
 mod clocks;
-mod opaque;
 mod routes;
 
 use std::time::Duration;
@@ -31,10 +30,6 @@ fn dependency(reader: &mut Reader<'_>, spec: &DependencySpec) {
     nobody_chose_slow(reader, spec);
     quiet_breaker(reader, spec);
     bulkheads::check(reader, spec);
-    if opaque::is_opaque(spec) {
-        opaque::check(reader, spec);
-        return;
-    }
     clocks::check(reader, spec, &spec.timeouts, &spec.retry);
     for route in spec.routes.value().unwrap_or_default() {
         let whole = with_inherited(&route.value, spec);

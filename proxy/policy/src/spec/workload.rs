@@ -7,7 +7,7 @@ use plimsoll_resilience::Mode;
 use super::dependency::Metadata;
 use super::{InboundBulkhead, InboundDeadline, InboundTimeouts};
 use crate::field::{At, block};
-use crate::value::{ApiVersion, Cidr, Name, Number, Port, Protocol, WorkloadKind};
+use crate::value::{ApiVersion, Name, Port, Protocol, WorkloadKind};
 
 block! {
     /// The workload itself, and what its callers may cost it.
@@ -34,8 +34,6 @@ block! {
         "ports" ports: Optional<Vec<At<PortSpec>>> = "Auto at every port",
         /// The clocks of a call.
         "timeouts" timeouts: Optional<InboundTimeouts> = "as its fields",
-        /// Whose word is taken for class, cost and address.
-        "trust" trust: Optional<Trust> = "nobody's",
         /// How much of this workload its callers may tie up.
         "bulkhead" bulkhead: Optional<InboundBulkhead> = "none",
         /// The deadline that callers send.
@@ -43,7 +41,7 @@ block! {
         /// How the proxy leaves.
         "drain" drain: Optional<Drain> = "as its fields",
     }
-    later { "concurrencyLimit", "queue", "priorities", "rateLimit", "fallbacks" }
+    later { "trust", "concurrencyLimit", "queue", "priorities", "rateLimit", "fallbacks" }
 }
 
 block! {
@@ -53,16 +51,6 @@ block! {
         "port" port: Required<Port> = "required",
         /// What callers speak there.
         "protocol" protocol: Defaulted<Protocol> = "Auto",
-    }
-}
-
-block! {
-    /// Whose word is taken.
-    pub(crate) struct Trust {
-        /// Networks whose x-criticality, cost and X-Forwarded-For are believed.
-        "sources" sources: Defaulted<Vec<At<Cidr>>> = "[]",
-        /// How many entries at the end of X-Forwarded-For are from proxies of ours.
-        "trustedHops" trusted_hops: Defaulted<Number> = "0",
     }
 }
 

@@ -98,13 +98,9 @@ impl Tree {
         matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
-    /// A map or list with nothing in it.
-    pub(crate) fn is_empty(&self, node: NodeId) -> bool {
-        match self.kind(node) {
-            Kind::Map(entries) => entries.is_empty(),
-            Kind::List(items) => items.is_empty(),
-            Kind::Scalar { .. } | Kind::Invalid => false,
-        }
+    /// The map or list that holds a node.
+    pub(crate) fn parent(&self, node: NodeId) -> Option<NodeId> {
+        self.nodes[node.0].parent
     }
 
     /// The value of one entry of a map.

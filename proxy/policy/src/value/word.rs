@@ -20,8 +20,6 @@ pub enum Protocol {
     Auto,
     /// HTTP/1.0 and HTTP/1.1.
     Http1,
-    /// Bytes that nobody looks into.
-    Tcp,
 }
 
 /// What a breaker's window is measured in.
@@ -98,8 +96,7 @@ words!(WorkloadKind { "WorkloadPolicy" = WorkloadKind });
 words!(Protocol {
     "Auto" = Protocol::Auto,
     "HTTP1" = Protocol::Http1,
-    "TCP" = Protocol::Tcp,
-} later { "HTTP2", "GRPC" });
+} later { "HTTP2", "GRPC", "TCP" });
 words!(WindowType {
     "Time" = WindowType::Time,
     "Count" = WindowType::Count,
