@@ -4,16 +4,16 @@
 //! for nanoseconds and never across an await; wakers are called after it is released.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::iter::from_fn;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use plimsoll_resilience::bulkhead::WaiterId;
 use plimsoll_resilience::event::Event;
 use plimsoll_resilience::protection::{Protection, ProtectionConfig};
 use plimsoll_resilience::time::Timestamp;
+
+use crate::sockets::Sockets;
 
 /// A dependency's number in this process: stable over generations, never used again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub struct Dependency {
     /// What metrics and people call it: `namespace/name`, `unlisted` or `inbound`.
     pub name: Arc<str>,
     shared: Mutex<Shared>,
-    sockets: Sockets,
+    sockets: Arc<Sockets>,
     events: Arc<dyn EventSink>,
 }
 
@@ -69,7 +69,7 @@ impl Dependency {
         now: Timestamp,
     ) -> Arc<Self> {
         let shared = Shared { protection: Protection::new(config, seed, now), waiting: HashMap::new() };
-        Arc::new(Self { id, name, shared: Mutex::new(shared), sockets: Sockets::default(), events })
+        Arc::new(Self { id, name, shared: Mutex::new(shared), sockets: Arc::default(), events })
     }
 
     /// Runs `touch` on the machines, then wakes and tells whoever is concerned.
@@ -103,98 +103,12 @@ impl Dependency {
 
     /// The sockets that are open to this dependency.
     #[must_use]
-    pub fn sockets(&self) -> &Sockets {
+    pub fn sockets(&self) -> &Arc<Sockets> {
         &self.sockets
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
         // A panic under the lock is counted where it is caught; the machines check their own invariants.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// `maxConnections`: how many sockets are open to a dependency, over all workers.
-#[derive(Debug, Default)]
-pub struct Sockets {
-    open: AtomicUsize,
-    /// 0 = no limit.
-    limit: AtomicUsize,
-    /// Somebody waits for a socket: whoever has an idle one closes it instead of keeping it.
-    wanted: AtomicBool,
-    waiting: Mutex<Vec<Waker>>,
-}
-
-impl Sockets {
-    /// Sockets open now.
-    #[must_use]
-    pub fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// The limit in force, if there is one.
-    #[must_use]
-    pub fn limit(&self) -> Option<usize> {
-        Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != 0)
-    }
-
-    /// Sets the limit; `None` is none. Sockets above a lower limit are paid back as they close.
-    pub fn set_limit(&self, limit: Option<usize>) {
-        self.limit.store(limit.unwrap_or(0), Ordering::Relaxed);
-        self.wake();
-    }
-
-    /// Whether an idle socket ought to be closed for somebody who waits.
-    #[must_use]
-    pub fn wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
-    }
-
-    /// One more socket, unless the limit is reached.
-    #[must_use]
-    pub fn try_open(dependency: &Arc<Dependency>) -> Option<OpenSocket> {
-        let sockets = &dependency.sockets;
-        let limit = sockets.limit().unwrap_or(usize::MAX);
-        sockets
-            .open
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |open| (open < limit).then_some(open + 1))
-            .ok()
-            .map(|_| OpenSocket(Arc::clone(dependency)))
-    }
-
-    /// One more socket, as soon as there is one.
-    pub async fn opened(dependency: &Arc<Dependency>) -> OpenSocket {
-        poll_fn(|cx| {
-            // Registered first: a socket that closes in between is not missed.
-            dependency.sockets.wait(cx.waker());
-            Self::try_open(dependency).map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
-    }
-
-    fn wait(&self, waker: &Waker) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waiting.iter().any(|known| known.will_wake(waker)) {
-            waiting.push(waker.clone());
-        }
-        self.wanted.store(true, Ordering::Relaxed);
-    }
-
-    fn wake(&self) {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        self.wanted.store(false, Ordering::Relaxed);
-        waiting.into_iter().for_each(Waker::wake);
-    }
-}
-
-/// One open socket of a dependency, counted until it is dropped.
-#[derive(Debug)]
-pub struct OpenSocket(Arc<Dependency>);
-
-impl Drop for OpenSocket {
-    fn drop(&mut self) {
-        self.0.sockets.open.fetch_sub(1, Ordering::AcqRel);
-        if self.0.sockets.wanted() {
-            self.0.sockets.wake();
-        }
     }
 }

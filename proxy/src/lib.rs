@@ -19,4 +19,5 @@ pub mod route;
 pub mod runtime;
 pub mod serve;
 pub mod snapshot;
+pub mod sockets;
 pub mod trace;

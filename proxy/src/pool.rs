@@ -16,7 +16,8 @@ use plimsoll_resilience::time::Timestamp;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use crate::dependency::{DependencyId, OpenSocket};
+use crate::dependency::DependencyId;
+use crate::sockets::OpenSocket;
 
 /// How long a connection may have been idle to be trusted with a request that cannot be sent twice.
 const FRESH: Duration = Duration::from_secs(1);

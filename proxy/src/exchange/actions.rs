@@ -12,7 +12,6 @@ use plimsoll_resilience::rejection::{Block, EndpointKey, Rejected, Rejection};
 
 use super::link::{Destination, Link, Open, Waiting, dial, wait_for_socket};
 use super::{End, Exchange, KEPT_ANSWER, Kept};
-use crate::dependency::{OpenSocket, Sockets};
 use crate::forward::answer::Answer;
 use crate::forward::heads::{self, RequestFacts};
 use crate::pick::{self, Endpoint, NoEndpoint, key_of_name};
@@ -20,6 +19,7 @@ use crate::pool::Upstream;
 use crate::reject::{AnswerForm, Refusal, write_answer};
 use crate::route::Target;
 use crate::snapshot::Endpoints;
+use crate::sockets::OpenSocket;
 
 impl Exchange {
     /// Does what the flight asks for until it asks for nothing more. False when it asked for nothing.
@@ -69,30 +69,29 @@ impl Exchange {
             _ => None,
         };
         let Some(upstream) = pooled else { return self.find_socket(endpoint, destination, cx) };
-        if self.picked(endpoint, cx) {
-            self.open(upstream);
+        match self.picked(endpoint, cx) {
+            None => self.open(upstream),
+            Some(action) => self.perform(action, cx),
         }
     }
 
-    /// Tells the flight where the attempt goes. False when it does not want it any more: the endpoint's breaker may have
-    /// opened since it was picked.
-    fn picked(&mut self, endpoint: EndpointKey, cx: &mut Context<'_>) -> bool {
+    /// Tells the flight where the attempt goes. Something else is to be done when it does not want it any more: the
+    /// breaker may have opened since the endpoint was picked.
+    fn picked(&mut self, endpoint: EndpointKey, cx: &Context<'_>) -> Option<Action> {
         self.tell(cx, |flight, shared, now| flight.handle_picked(endpoint, shared, now));
-        let Some(action) = self.flight.poll_action() else { return true };
-        self.perform(action, cx);
-        false
+        self.flight.poll_action()
     }
 
     /// One more socket under `maxConnections`, or a place among those who wait for one.
     fn find_socket(&mut self, endpoint: EndpointKey, destination: Destination, cx: &mut Context<'_>) {
         self.observe_connections();
-        let dependency = Arc::clone(self.dependency());
-        if let Some(socket) = Sockets::try_open(&dependency) {
+        let sockets = Arc::clone(self.dependency().sockets());
+        if let Some(socket) = sockets.try_open() {
             return self.connect(endpoint, destination, socket, cx);
         }
         let wait = self.service().connections.map_or(Duration::ZERO, |limit| limit.config.max_wait);
-        self.worker.process.close_idle(dependency.id);
-        let socket = Box::pin(wait_for_socket(dependency, wait));
+        self.worker.process.close_idle(self.dependency().id);
+        let socket = Box::pin(wait_for_socket(sockets, wait));
         self.link = Link::Waiting(Waiting { endpoint, destination, socket });
     }
 
@@ -103,7 +102,11 @@ impl Exchange {
         socket: OpenSocket,
         cx: &mut Context<'_>,
     ) {
-        if self.picked(endpoint, cx) {
+        if let Some(action) = self.picked(endpoint, cx) {
+            // Given up first: what is to be done may need it.
+            drop(socket);
+            self.perform(action, cx);
+        } else {
             let process = Arc::clone(&self.worker.process);
             let dependency = Arc::clone(self.dependency());
             self.link = Link::Dialing(Box::pin(dial(process, dependency, destination, socket)));
@@ -124,10 +127,11 @@ impl Exchange {
         Rejected { reason: Reason::BulkheadFull, retry_at: None, observed: open as u64, limit: max as u64 }
     }
 
-    fn pick(&self, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {
-        let turn = self.worker.next_turn();
-        let service = self.routed.find(&self.snapshot).0;
-        match &service.endpoints {
+    fn pick(&mut self, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {
+        // One turn for each call: if its retries took turns too, every other call would begin where the last one failed.
+        let first = *self.turn.get_or_insert_with(|| self.worker.next_turn());
+        let turn = first.wrapping_add(attempt.number as usize - 1);
+        match &self.service().endpoints {
             Endpoints::Fixed(endpoints) => self.pick_from(endpoints, turn, attempt),
             Endpoints::Resolved(resolved) => self.pick_from(&resolved.load(), turn, attempt),
             Endpoints::AsAddressed => Err(NoEndpoint { all_open: false }),

@@ -13,9 +13,10 @@ use plimsoll_resilience::rejection::EndpointKey;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::capture;
-use crate::dependency::{Dependency, OpenSocket, Sockets};
+use crate::dependency::Dependency;
 use crate::pool::Upstream;
 use crate::runtime::process::Process;
+use crate::sockets::{OpenSocket, Sockets};
 
 /// The connection of the running attempt.
 pub enum Link {
@@ -121,6 +122,6 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Waits at most `limit` for a socket of `dependency` to be closed.
-pub async fn wait_for_socket(dependency: Arc<Dependency>, limit: Duration) -> Option<OpenSocket> {
-    tokio::time::timeout(limit, Sockets::opened(&dependency)).await.ok()
+pub async fn wait_for_socket(sockets: Arc<Sockets>, limit: Duration) -> Option<OpenSocket> {
+    tokio::time::timeout(limit, sockets.opened()).await.ok()
 }

@@ -76,6 +76,10 @@ pub struct Exchange {
     /// Where the last attempt went.
     endpoint: Option<SocketAddr>,
     attempt: u32,
+    /// Where in the order of endpoints its first attempt began.
+    turn: Option<usize>,
+    /// When a byte moved last.
+    last_progress: Timestamp,
     answer: Answer,
     /// Rare, and on the heap for that reason.
     kept: Option<Box<Kept>>,
@@ -155,6 +159,8 @@ impl Exchange {
             link: Link::None,
             endpoint: None,
             attempt: 0,
+            turn: None,
+            last_progress: arrived,
             answer,
             kept: None,
             reply,
@@ -244,6 +250,9 @@ impl Exchange {
 
     /// Lets the flight's clocks run out, or sets the alarm for the next one.
     fn ring(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.landed {
+            return self.ring_landed(cx);
+        }
         let next = self.flight.next_timeout();
         if next.is_some_and(|at| at <= self.now) {
             self.tell(cx, Flight::handle_timeout);
@@ -263,6 +272,18 @@ impl Exchange {
         let look = look.map(|_| self.last_look + LOOK);
         let first = next.into_iter().chain(look).min();
         self.down.alarm.set(first, cx.waker());
+        false
+    }
+
+    /// With the flight over, what is left is a caller that has yet to take its answer. It is waited for as long as a byte
+    /// moves now and then.
+    fn ring_landed(&mut self, cx: &Context<'_>) -> bool {
+        let until = self.last_progress + self.route().rules.timeouts.idle;
+        if until <= self.now {
+            self.end = Some(End::CallerGone);
+            return true;
+        }
+        self.down.alarm.set(Some(until), cx.waker());
         false
     }
 

@@ -20,7 +20,7 @@ use crate::reject::Refusal;
 impl Exchange {
     /// Goes on with getting a connection.
     pub(super) fn poll_dial(&mut self, cx: &mut Context<'_>) {
-        if let Link::Waiting(waiting) = &mut self.link {
+        while let Link::Waiting(waiting) = &mut self.link {
             let Poll::Ready(socket) = waiting.socket.as_mut().poll(cx) else { return };
             let Link::Waiting(waiting) = std::mem::replace(&mut self.link, Link::None) else { return };
             let Some(socket) = socket else {
@@ -275,6 +275,7 @@ impl Exchange {
     }
 
     fn progress(&mut self) {
+        self.last_progress = self.now;
         self.flight.handle_progress(self.now);
     }
 }

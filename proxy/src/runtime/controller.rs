@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::drain::Phase;
 use super::listeners::{self, Bound};
-use super::process::Process;
+use super::process::{Accepting, Process};
 use super::worker::Message;
 use crate::admin::{Control, DependencyFacts, EndpointFacts, Facts, ForceOrder, ForceRefused, PolicyFacts, PutAnswer};
 use crate::capture::Purpose;
@@ -201,6 +201,8 @@ impl Controller {
         state.listening = staying;
         self.own_ports(state, bound.iter().map(|(_, bound)| bound.address.port()));
         compiled.put_limits_in_force(now);
+        let callers = compiled.snapshot.inbound().connections.filter(|limit| limit.mode.enforces());
+        self.process.callers.set_limit(callers.map(|limit| limit.config.max as usize));
         self.watch_names(&compiled.snapshot);
         self.process.snapshot.store(Arc::new(compiled.snapshot));
         for (listen, bound) in bound {
@@ -241,7 +243,8 @@ impl Controller {
         let closing = CancellationToken::new();
         for (worker, socket) in self.process.workers.iter().zip(bound.sockets) {
             // A worker that has ended listens no more.
-            let _ = worker.send(Message::Listen { socket, purpose, closing: closing.clone() });
+            let accepting = Accepting::new(&self.process);
+            let _ = worker.send(Message::Listen { socket, purpose, closing: closing.clone(), accepting });
         }
         Listening { wanted, bound: bound.address, policy, closing }
     }

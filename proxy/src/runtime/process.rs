@@ -15,6 +15,7 @@ use crate::cli::Options;
 use crate::dependency::DependencyId;
 use crate::report::{Direction, Report};
 use crate::snapshot::Snapshot;
+use crate::sockets::Sockets;
 
 /// What all threads of a proxy share. See each field.
 #[derive(Debug)]
@@ -37,6 +38,10 @@ pub struct Process {
     pub report: Report,
     /// Connections from callers over all workers, by [`Direction`].
     pub connections: [AtomicUsize; 2],
+    /// Listening sockets of workers that are not closed yet.
+    pub accepting: AtomicUsize,
+    /// `maxConnections` of the workload: connections of its callers that are served.
+    pub callers: Arc<Sockets>,
     /// How to reach the workers.
     pub workers: Vec<mpsc::UnboundedSender<Message>>,
 }
@@ -55,9 +60,9 @@ impl Process {
         self.tell_all(|| Message::CloseIdle(dependency));
     }
 
-    /// Counts one more connection, and says how many there are now in its direction.
-    pub fn opened(&self, direction: Direction) -> usize {
-        self.connections[direction as usize].fetch_add(1, Ordering::Relaxed) + 1
+    /// Counts one more connection.
+    pub fn opened(&self, direction: Direction) {
+        self.connections[direction as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts one less.
@@ -65,9 +70,35 @@ impl Process {
         self.connections[direction as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Whether a connection is open, or may yet come out of an accept queue.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        // In this order: a connection is counted before its listener is done.
+        self.accepting.load(Ordering::Acquire) > 0 || self.open_connections() > 0
+    }
+
     /// Connections from callers that are open now.
     #[must_use]
     pub fn open_connections(&self) -> usize {
         self.connections.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A worker's listening socket, counted until its accept queue is empty and it is closed.
+#[derive(Debug)]
+pub struct Accepting(Arc<Process>);
+
+impl Accepting {
+    /// One more.
+    #[must_use]
+    pub fn new(process: &Arc<Process>) -> Self {
+        process.accepting.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(process))
+    }
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.0.accepting.fetch_sub(1, Ordering::AcqRel);
     }
 }

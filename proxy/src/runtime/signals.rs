@@ -77,7 +77,7 @@ async fn drain(process: &Process, controller: &Controller) {
     controller.close_listeners();
     process.tell_all(|| Message::Drain);
     let empty = async {
-        while process.open_connections() > 0 {
+        while process.is_in_use() {
             tokio::time::sleep(LOOK).await;
         }
     };

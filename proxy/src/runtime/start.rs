@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 
 use arc_swap::ArcSwap;
@@ -115,6 +116,8 @@ fn prepare(options: Options, report: Report) -> Result<(Arc<Process>, Registry, 
         kept_bodies: KeptBodies::default(),
         report,
         connections: Default::default(),
+        accepting: AtomicUsize::new(0),
+        callers: Arc::default(),
         workers,
     };
     Ok((Arc::new(process), registry, mailboxes))

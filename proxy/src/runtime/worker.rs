@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::buffers::{Buffers, Spare};
 use super::clock::Clock;
 use super::drain::Phase;
-use super::process::Process;
+use super::process::{Accepting, Process};
 use super::timers::Timers;
 use crate::capture::{Origin, Purpose};
 use crate::dependency::{Dependency, DependencyId};
@@ -47,6 +47,8 @@ pub enum Message {
         purpose: Purpose,
         /// Cancelled when no new connection is to be taken.
         closing: CancellationToken,
+        /// Held until the accept queue is empty and the socket closed.
+        accepting: Accepting,
     },
     /// A new generation is in force: close what it does not want.
     Swapped,
@@ -166,8 +168,14 @@ impl Worker {
 
     fn handle(self: &Rc<Self>, message: Message) {
         match message {
-            Message::Listen { socket, purpose, closing } => match TcpListener::from_std(socket) {
-                Ok(listener) => drop(tokio::task::spawn_local(Rc::clone(self).accept(listener, purpose, closing))),
+            Message::Listen { socket, purpose, closing, accepting } => match TcpListener::from_std(socket) {
+                Ok(listener) => {
+                    let accept = Rc::clone(self).accept(listener, purpose, closing);
+                    drop(tokio::task::spawn_local(async move {
+                        accept.await;
+                        drop(accepting);
+                    }));
+                }
                 Err(error) => tracing::error!(%error, ?purpose, "a listening socket could not be used"),
             },
             Message::Swapped => self.sweep(),
@@ -219,11 +227,11 @@ impl Worker {
             return;
         }
         let origin = Origin::of(&stream, purpose, peer);
-        let open = self.process.opened(origin.direction());
+        self.process.opened(origin.direction());
         self.report.connection_opened(origin.direction());
         let connection = Connection { worker: Rc::clone(self), origin };
         drop(tokio::task::spawn_local(async move {
-            serve::connection(&connection.worker, stream, origin, open).await;
+            serve::connection(&connection.worker, stream, origin).await;
         }));
     }
 

@@ -68,9 +68,9 @@ pub async fn serve(worker: &Rc<Worker>, mut down: Box<Downstream>) {
 }
 
 /// Answers a connection that is one too many, and ends it.
-pub async fn turn_away(worker: &Worker, mut down: Box<Downstream>, numbers: Numbers) {
+pub async fn turn_away(worker: &Worker, mut down: Box<Downstream>) {
     let snapshot = worker.snapshot();
-    let refusal = too_many_connections(&snapshot, numbers);
+    let refusal = too_many_connections(worker, &snapshot);
     if refuse(worker, &mut down, &refusal, None).await == After::Close {
         linger(worker, &mut down).await;
     }
@@ -78,17 +78,19 @@ pub async fn turn_away(worker: &Worker, mut down: Box<Downstream>, numbers: Numb
 }
 
 /// Counts a connection that would have been one too many.
-pub fn observe_turning_away(worker: &Worker, down: &Downstream, numbers: Numbers) {
+pub fn observe_turning_away(worker: &Worker, down: &Downstream) {
     let snapshot = worker.snapshot();
-    let refusal = too_many_connections(&snapshot, numbers);
+    let refusal = too_many_connections(worker, &snapshot);
     worker.report.would_refuse(snapshot.inbound().rest.stats, &refusal, &facts(worker, down, None));
 }
 
-fn too_many_connections(snapshot: &Snapshot, numbers: Numbers) -> Refusal<'_> {
+fn too_many_connections<'s>(worker: &Worker, snapshot: &'s Snapshot) -> Refusal<'s> {
+    let limit = snapshot.inbound().connections.map_or(0, |limit| u64::from(limit.config.max));
     let mut refusal = Refusal::new(Reason::BulkheadFull);
     refusal.policy = snapshot.inbound().policy.as_deref();
     refusal.block = Some("bulkhead");
-    refusal.numbers = Some(numbers);
+    refusal.numbers = Some(Numbers { observed: worker.process.callers.open() as u64, limit });
+    refusal.detail = Some("maxConnections");
     refusal.generation = Some(&snapshot.generation);
     refusal
 }

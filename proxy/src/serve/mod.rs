@@ -5,11 +5,11 @@ mod h1;
 use std::rc::Rc;
 
 use bytes::BytesMut;
+use plimsoll_resilience::Mode;
 use plimsoll_resilience::time::Timestamp;
 use tokio::net::TcpStream;
 
 use crate::capture::Origin;
-use crate::reject::Numbers;
 use crate::report::Direction;
 use crate::runtime::timers::Alarm;
 use crate::runtime::worker::Worker;
@@ -36,29 +36,30 @@ impl Downstream {
     }
 }
 
-/// Serves one connection to its end. `open` is how many there are in its direction, this one included.
-pub async fn connection(worker: &Rc<Worker>, stream: TcpStream, origin: Origin, open: usize) {
+/// Serves one connection to its end.
+pub async fn connection(worker: &Rc<Worker>, stream: TcpStream, origin: Origin) {
     let down =
         Box::new(Downstream { stream, origin, alarm: worker.timers.alarm(), buf: BytesMut::new(), idle_since: None });
-    match too_many(worker, &down, open) {
-        None => h1::serve(worker, down).await,
-        Some(numbers) => Box::pin(h1::turn_away(worker, down, numbers)).await,
+    if down.is_local() {
+        return h1::serve(worker, down).await;
+    }
+    // Held while the connection is served; one that is turned away never counts.
+    match worker.process.callers.try_open() {
+        Some(_served) => {
+            observe_limit(worker, &down);
+            h1::serve(worker, down).await;
+        }
+        None => Box::pin(h1::turn_away(worker, down)).await,
     }
 }
 
-/// `bulkhead.maxConnections` of the workload: whether this connection is one too many.
-fn too_many(worker: &Worker, down: &Downstream, open: usize) -> Option<Numbers> {
-    if down.origin.direction() == Direction::Outbound {
-        return None;
-    }
+/// What `bulkhead.maxConnections` of the workload in Observe would have turned away is counted.
+fn observe_limit(worker: &Worker, down: &Downstream) {
     let snapshot = worker.snapshot();
-    let limit = snapshot.inbound().connections.filter(|limit| open > limit.config.max as usize)?;
-    let numbers = Numbers { observed: open as u64, limit: u64::from(limit.config.max) };
-    if limit.mode.enforces() {
-        return Some(numbers);
+    let limit = snapshot.inbound().connections.filter(|limit| limit.mode == Mode::Observe);
+    if limit.is_some_and(|limit| worker.process.callers.open() > limit.config.max as usize) {
+        h1::observe_turning_away(worker, down);
     }
-    h1::observe_turning_away(worker, down, numbers);
-    None
 }
 
 #[cfg(test)]
