@@ -97,4 +97,14 @@ impl Admin {
             .filter_map(|line| line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok()))
             .sum()
     }
+
+    /// Fails the test when the proxy counted a bug of its own; says nothing when it does not answer any more.
+    #[track_caller]
+    pub fn assert_no_bugs(&self) {
+        let Ok(mut client) = Client::try_connect(self.address) else { return };
+        let Ok(answer) = client.try_call("GET", "/metrics", &[("Host", "localhost")], b"") else { return };
+        let bugs = answer.text();
+        let bugs = bugs.lines().find(|line| line.starts_with("plimsoll_bugs_total"));
+        assert!(bugs.is_none_or(|line| line.ends_with(" 0")), "{bugs:?}");
+    }
 }

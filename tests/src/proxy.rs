@@ -100,6 +100,7 @@ impl Setup {
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
         let address = |key: &str| listener(&ready, key);
         Proxy {
+            reachable: !self.default_listeners,
             inbound: address("inbound"),
             outbound: address("outbound"),
             health: address("health"),
@@ -119,7 +120,7 @@ impl Setup {
         (code, process.output())
     }
 
-    fn spawn(self) -> (Process, TempDir, PathBuf) {
+    fn spawn(&self) -> (Process, TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let policy_file = folder.path().join("policy.yaml");
         let mut command = Command::new(self.program(folder.path()));
@@ -199,7 +200,7 @@ fn program(name: &str, variable: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is not built: `make test` does, or set {variable} to a binary"))
 }
 
-/// A running proxy. Dropped, it is killed.
+/// A running proxy. Dropped, it is asked whether it met a bug of its own, and killed.
 pub struct Proxy {
     /// Where redirected or direct inbound connections go.
     pub inbound: SocketAddr,
@@ -214,7 +215,17 @@ pub struct Proxy {
     /// The process itself.
     pub process: Process,
     policy_file: PathBuf,
+    /// Whether a thread outside any namespace reaches its admin address.
+    reachable: bool,
     _folder: TempDir,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if self.reachable && !std::thread::panicking() && self.process.poll_exit().is_none() {
+            self.admin.assert_no_bugs();
+        }
+    }
 }
 
 impl Proxy {
