@@ -20,6 +20,7 @@ build:
 	cargo build --profile $(PROFILE) -p plimsoll-proxy -p plimsoll -p plimsoll-tests --bins
 
 demo:
+	@command -v cc > /dev/null || tests/setup
 	cargo build --profile $(PROFILE) -p plimsoll-proxy -p plimsoll --bins
 	$(PLIMSOLL_TEST_CLI) demo
 

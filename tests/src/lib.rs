@@ -11,6 +11,7 @@ pub mod load;
 pub mod namespace;
 pub mod process;
 pub mod proxy;
+pub mod random;
 pub mod tools;
 pub mod upstream;
 
