@@ -78,11 +78,15 @@ fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String
     if decision.mode == "Observe" {
         fact("", "Only observed: nothing was done to the call; enforced, it would have been refused.".into());
     }
-    if let Some(seen) = seen(decision) {
-        fact("seen", seen);
-    }
-    if let Some(detail) = &decision.detail {
-        fact("more", detail.clone());
+    // What the numbers of a breaker are is in the detail, and differs.
+    let (seen, more) = match decision.reason.as_str() {
+        "CircuitOpen" if decision.detail.is_some() => (decision.detail.clone(), None),
+        _ => (seen(decision), decision.detail.clone()),
+    };
+    for (name, text) in [("seen", seen), ("more", more)] {
+        if let Some(text) = text {
+            fact(name, text);
+        }
     }
     fact("rule", rule(decision));
     fact("call", call(decision));
@@ -113,9 +117,8 @@ fn seen(decision: &Decision) -> Option<String> {
     let (observed, limit) = (decision.observed?, decision.limit?);
     let unit = match decision.reason.as_str() {
         "BulkheadFull" | "BulkheadWaitTimeout" | "ConcurrencyLimited" => "in flight",
-        "CircuitOpen" => "percent of the calls when it opened, or failures in a row",
         "RequestTimeout" | "AttemptTimeout" | "DeadlineExpired" | "IdleTimeout" => "ms",
-        "RetriesExhausted" => "attempts",
+        "RetriesExhausted" => return Some(format!("{} of {} attempts failed", count(observed), count(limit))),
         "RetryBudgetExhausted" => "retries in the window",
         _ => "",
     };

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::time::Duration;
 
+use plimsoll_tests::address;
 use plimsoll_tests::client::Client;
 use plimsoll_tests::eventually;
 use plimsoll_tests::proxy::{Listened, Proxy, Setup, listened};
@@ -123,6 +124,34 @@ fn a_refusal_is_in_decisions_with_its_numbers_and_without_secrets() {
     assert_eq!(decision["trace_id"], trace, "{decision:#}");
     let id = decision["id"].as_str().expect("an id");
     assert_eq!(proxy.admin.json(&format!("/decisions?id={id}"))["decisions"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_behind_a_reason_is_said_in_the_answer_and_in_the_decision() {
+    let nobody = address::reserve();
+    let retries = listened("fraud-api", nobody, "  retry: {maxAttempts: 3, backoff: {base: 1ms, max: 5ms}}");
+    let proxy = Setup::new().policy(&retries.policy).start();
+    let answer = Client::connect(retries.listen).get("/");
+    assert_eq!((answer.status, answer.reason()), (503, Some("RetriesExhausted")), "{answer}");
+    let said = answer.field("proxy-status").unwrap_or_default();
+    assert!(said.contains("block=retry cause=ConnectFailure observed=3 limit=3"), "{said}");
+    let behind = "the last attempt: ConnectFailure, no connection could be made";
+    let sentence = format!("shop/fraud-api: 3 of 3 attempts failed; {behind}");
+    assert!(answer.text().contains(&sentence), "{answer}");
+    let decision = proxy.admin.json("/decisions")["decisions"][0].clone();
+    assert_eq!((&decision["block"], &decision["detail"]), (&"retry".into(), &behind.into()), "{decision:#}");
+
+    let server = Upstream::start(|_| upstream::answer(500, &[], "no"));
+    let breaker = "  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 4, minimumNumberOfCalls: 4}";
+    let (dependency, proxy) = start(&server, breaker);
+    for _ in 0..4 {
+        Client::connect(dependency.listen).get("/");
+    }
+    let answer = Client::connect(dependency.listen).get("/");
+    let behind = "100 % of the calls had failed, and it opens at 50 %";
+    assert!(answer.text().contains(&format!("the breaker of shop/fraud-api is open ({behind})")), "{answer}");
+    let decision = proxy.admin.json("/decisions")["decisions"][0].clone();
+    assert_eq!((&decision["reason"], &decision["detail"]), (&"CircuitOpen".into(), &behind.into()), "{decision:#}");
 }
 
 #[test]

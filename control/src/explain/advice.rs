@@ -82,7 +82,7 @@ fn limits(reason: &str) -> Entry {
 fn breakers_and_retries(reason: &str) -> Entry {
     Some(match reason {
         "CircuitOpen" => (
-            "The breaker was open: too many calls to the dependency had failed or been slow, so it is left alone for a while.",
+            "The breaker was open, so that the dependency is left alone for a while; `seen` says why.",
             &[
                 "Look at the dependency. The breaker tries again by itself and closes when its probes succeed: `plimsoll circuits` shows when.",
                 "If its answers are fine and only slower than the breaker was told, raise `slowCallDurationThreshold`.",

@@ -24,10 +24,25 @@ fn an_observed_refusal_says_that_nothing_was_done() {
         observed: Some(71),
         limit: Some(60),
         block: Some("circuitBreaker".into()),
+        detail: Some("71 % of the calls were slow, and it opens at 60 %".into()),
         retry_after_ms: Some(7200.0),
         ..decision()
     };
     insta::assert_snapshot!(page(&observed, &Status::default(), Paint::PLAIN));
+}
+
+#[test]
+fn the_end_of_retrying_says_what_the_last_attempt_came_to() {
+    let exhausted = Decision {
+        reason: "RetriesExhausted".into(),
+        observed: Some(3),
+        limit: Some(3),
+        block: Some("retry".into()),
+        attempts: 3,
+        detail: Some("the last attempt: ConnectFailure, no connection could be made".into()),
+        ..decision()
+    };
+    insta::assert_snapshot!(page(&exhausted, &Status::default(), Paint::PLAIN));
 }
 
 #[test]

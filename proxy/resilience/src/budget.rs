@@ -110,12 +110,7 @@ impl Budget {
         let place = self.window.roll(now);
         let view = self.view(now);
         if view.retries >= view.allowed {
-            return Err(Rejected {
-                reason: Reason::RetryBudgetExhausted,
-                retry_at: None,
-                observed: view.retries,
-                limit: view.allowed,
-            });
+            return Err(Rejected::new(Reason::RetryBudgetExhausted, view.retries, view.allowed));
         }
         self.window.add(place, RETRIES);
         Ok(Token(place))

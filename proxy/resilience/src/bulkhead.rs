@@ -265,12 +265,7 @@ impl Bulkhead {
     }
 
     fn rejected(&self, reason: Reason) -> Rejected {
-        Rejected {
-            reason,
-            retry_at: None,
-            observed: u64::from(self.in_flight),
-            limit: u64::from(self.config.max_concurrent),
-        }
+        Rejected::new(reason, self.in_flight.into(), self.config.max_concurrent.into())
     }
 
     fn debug_check(&self) {

@@ -34,6 +34,6 @@ pub use outcome::{Ended, Outcome, classify};
 pub use protection::{Protection, ProtectionConfig, ProtectionView, RouteProtection};
 pub use random::Random;
 pub use reason::Reason;
-pub use rejection::{Block, EndpointKey, Rejected, Rejection, RouteId};
+pub use rejection::{Block, Cause, EndpointKey, Rejected, Rejection, RouteId};
 pub use rules::Rules;
 pub use time::Timestamp;

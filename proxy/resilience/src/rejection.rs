@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::breaker;
 use crate::reason::Reason;
 use crate::time::Timestamp;
 
@@ -55,20 +56,40 @@ impl fmt::Display for Block {
     }
 }
 
+/// What is behind a reason that does not say it all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// What the last attempt came to, where the reason only says that there is no further one.
+    Attempt(Reason),
+    /// Why the breaker stands where it does: it says what the numbers are.
+    Breaker(breaker::Cause),
+}
+
+impl Cause {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Attempt(reason) => reason.as_str(),
+            Self::Breaker(cause) => cause.as_str(),
+        }
+    }
+}
+
 /// A call that the proxy answers itself (or, in `Observe`, would have answered).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rejection {
     /// Why.
     pub reason: Reason,
-    /// What the last attempt came to, when `reason` only says that there is no further one.
-    pub cause: Option<Reason>,
+    /// What is behind it, if the reason does not say it all.
+    pub cause: Option<Cause>,
     /// The block of policy that refused.
     pub block: Block,
     /// The route whose rules held.
     pub route: RouteId,
     /// True if the block stands on the route and not on the dependency.
     pub route_block: bool,
-    /// What was measured: permits out, percent of calls failed or slow, milliseconds, attempts.
+    /// What was measured: permits out, percent of calls failed or slow or failures in a row, milliseconds, attempts,
+    /// retries of the budget's interval.
     pub observed: u64,
     /// What would have been allowed, in the same unit.
     pub limit: u64,
@@ -78,8 +99,8 @@ pub struct Rejection {
 
 impl Rejection {
     pub(crate) const fn new(rejected: Rejected, block: Block, route: RouteId, route_block: bool) -> Self {
-        let Rejected { reason, retry_at, observed, limit } = rejected;
-        Self { reason, cause: None, block, route, route_block, observed, limit, retry_at }
+        let Rejected { reason, cause, retry_at, observed, limit } = rejected;
+        Self { reason, cause, block, route, route_block, observed, limit, retry_at }
     }
 }
 
@@ -88,10 +109,19 @@ impl Rejection {
 pub struct Rejected {
     /// Why.
     pub reason: Reason,
+    /// What is behind it, if the reason does not say it all.
+    pub cause: Option<Cause>,
     /// When asking again makes sense, if the machine knows.
     pub retry_at: Option<Timestamp>,
     /// What was measured.
     pub observed: u64,
     /// What would have been allowed, in the same unit.
     pub limit: u64,
+}
+
+impl Rejected {
+    /// A refusal that does not know when asking again makes sense.
+    pub const fn new(reason: Reason, observed: u64, limit: u64) -> Self {
+        Self { reason, cause: None, retry_at: None, observed, limit }
+    }
 }

@@ -124,7 +124,7 @@ impl Exchange {
     }
 
     pub(super) fn too_many_connections(&self, open: usize, max: usize) -> Rejected {
-        Rejected { reason: Reason::BulkheadFull, retry_at: None, observed: open as u64, limit: max as u64 }
+        Rejected::new(Reason::BulkheadFull, open as u64, max as u64)
     }
 
     fn pick(&mut self, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {

@@ -37,7 +37,7 @@ impl Exchange {
             Ok(upstream) => self.open(upstream),
             Err(DialError::Failed(failure)) => self.fail(failure, cx),
             Err(DialError::Loop) => {
-                let looped = Rejected { reason: Reason::Loop, retry_at: None, observed: 0, limit: 0 };
+                let looped = Rejected::new(Reason::Loop, 0, 0);
                 self.refuse(looped, Block::Target, cx);
             }
         }

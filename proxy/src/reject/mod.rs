@@ -11,14 +11,14 @@ mod wording;
 
 use std::time::Duration;
 
-use plimsoll_resilience::{Block, Reason, Rejection, Timestamp};
+use plimsoll_resilience::{Block, Cause, Reason, Rejection, Timestamp};
 
 pub use answer::{AnswerForm, write_answer};
 pub use proxy_status::says_pushback;
 pub use table::{GrpcCode, LoadHint, Pushback, Row, row_of};
 
-/// What was observed and what was allowed, in the unit that belongs to the reason: calls for a bulkhead, percent or
-/// calls for a breaker, milliseconds for a clock, bytes or fields for a size.
+/// What was observed and what was allowed, in the unit that belongs to the reason: calls for a bulkhead, what the
+/// cause says for a breaker, attempts or retries for the end of retrying, milliseconds for a clock, bytes or fields for a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// What the proxy saw.
@@ -32,8 +32,8 @@ pub struct Numbers {
 pub struct Refusal<'a> {
     /// Why.
     pub reason: Reason,
-    /// What the last attempt came to, when `reason` only says that there is no further one.
-    pub cause: Option<Reason>,
+    /// What is behind it, if `reason` does not say it all.
+    pub cause: Option<Cause>,
     /// Another status than the table's: 414 for a long target, the upstream's own when a kept answer was cut.
     pub status: Option<u16>,
     /// The policy in force for the call (`shop/fraud-api`).
@@ -133,6 +133,13 @@ impl<'a> Refusal<'a> {
     #[must_use]
     pub fn measured(&self) -> Option<Numbers> {
         self.numbers.filter(|numbers| numbers.limit > 0)
+    }
+
+    /// What is worth keeping beside reason and numbers: what exactly was wrong, or what is behind the reason.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        let behind = || wording::Behind::of(self).map(|behind| behind.to_string());
+        self.detail.map(str::to_owned).or_else(behind)
     }
 
     /// The status that goes out.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use plimsoll_resilience::Reason;
+use plimsoll_resilience::{Cause, Reason};
 
 use super::{Refusal, row_of};
 
@@ -16,6 +16,7 @@ pub(super) fn push_value(out: &mut String, refusal: &Refusal<'_>, local: bool) {
         push_word(out, "policy", refusal.policy);
         push_word(out, "route", refusal.route);
         push_word(out, "block", refusal.block);
+        push_word(out, "cause", refusal.cause.map(Cause::as_str));
         if let Some(numbers) = refusal.measured() {
             // Writing to a String cannot fail.
             let _ = write!(out, " observed={} limit={}", numbers.observed, numbers.limit);

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use plimsoll_resilience::Reason;
+use plimsoll_resilience::{Cause, Reason, breaker};
 use serde::Serialize;
 
 use super::{Numbers, Refusal};
@@ -93,13 +93,7 @@ impl Sentence<'_> {
                 prefix(refusal.reason),
                 advice(refusal.reason)
             ),
-            (reason @ (Reason::RetriesExhausted | Reason::RetryBudgetExhausted), _) => {
-                write!(f, "{who}: {}", stranger_sentence(reason))?;
-                match refusal.cause {
-                    Some(cause) => write!(f, "; the last attempt: {cause}, {}", stranger_sentence(cause)),
-                    None => Ok(()),
-                }
-            }
+            (Reason::RetriesExhausted | Reason::RetryBudgetExhausted, _) => self.retries_over(f, who),
             (Reason::HeadersTooLarge, _) if refusal.status == Some(414) => {
                 f.write_str("the request target is too long")?;
                 self.size(f)
@@ -119,16 +113,35 @@ impl Sentence<'_> {
         }
     }
 
+    fn retries_over(&self, f: &mut fmt::Formatter<'_>, who: &str) -> fmt::Result {
+        write!(f, "{who}{}: ", Route(self.refusal.route))?;
+        match (self.refusal.reason, self.refusal.measured()) {
+            (Reason::RetriesExhausted, Some(Numbers { observed, limit })) => {
+                write!(f, "{observed} of {limit} attempts failed")?;
+            }
+            (Reason::RetryBudgetExhausted, Some(Numbers { observed, limit })) => {
+                write!(f, "the attempt failed and the budget is spent: {observed} retries, and it allows {limit}")?;
+            }
+            (reason, _) => f.write_str(stranger_sentence(reason))?,
+        }
+        let Some(behind) = Behind::of(self.refusal) else { return Ok(()) };
+        write!(f, "; {behind}")?;
+        match behind.cause {
+            Cause::Attempt(reason) if !advice(reason).is_empty() => write!(f, ". {}", advice(reason)),
+            _ => Ok(()),
+        }
+    }
+
     fn circuit_open(&self, f: &mut fmt::Formatter<'_>, who: &str) -> fmt::Result {
         write!(f, "the breaker of {who}{} is open", Route(self.refusal.route))?;
-        if let Some(Numbers { observed, limit }) = self.refusal.measured() {
-            write!(f, " (observed {observed}, threshold {limit})")?;
+        if let Some(behind) = Behind::of(self.refusal) {
+            write!(f, " ({behind})")?;
         }
         f.write_str("; nothing was sent. ")?;
         if let Some(seconds) = self.refusal.retry_after_seconds() {
             write!(f, "It is tried again in about {seconds} s; ")?;
         }
-        f.write_str("`plimsoll circuits` shows why it opened")
+        f.write_str("`plimsoll circuits` shows how it stands")
     }
 
     fn size(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,6 +150,48 @@ impl Sentence<'_> {
                 write!(f, ": {observed}, and at most {limit} are read")
             }
             None => Ok(()),
+        }
+    }
+}
+
+/// What is behind a reason, with the numbers in its own unit.
+pub(super) struct Behind {
+    cause: Cause,
+    numbers: Option<Numbers>,
+}
+
+impl Behind {
+    pub(super) fn of(refusal: &Refusal<'_>) -> Option<Self> {
+        Some(Behind { cause: refusal.cause?, numbers: refusal.measured() })
+    }
+}
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = match self.cause {
+            Cause::Attempt(reason) => {
+                return write!(f, "the last attempt: {reason}, {}", stranger_sentence(reason));
+            }
+            Cause::Breaker(cause) => cause,
+        };
+        match (cause, self.numbers) {
+            (breaker::Cause::FailureRate, Some(Numbers { observed, limit })) => {
+                write!(f, "{observed} % of the calls had failed, and it opens at {limit} %")
+            }
+            (breaker::Cause::SlowCallRate, Some(Numbers { observed, limit })) => {
+                write!(f, "{observed} % of the calls were slow, and it opens at {limit} %")
+            }
+            (breaker::Cause::ConsecutiveFailures, Some(Numbers { observed, limit })) => {
+                write!(f, "{observed} calls in a row had failed, and it opens at {limit}")
+            }
+            (breaker::Cause::WaitOver, Some(Numbers { observed, limit })) => {
+                write!(f, "half-open, {observed} of {limit} places for probes are taken")
+            }
+            (breaker::Cause::ProbeFailed, _) => f.write_str("the last probe failed"),
+            (breaker::Cause::ProbeSlow, _) => f.write_str("the last probe was slow"),
+            (breaker::Cause::ProbeOverdue, _) => f.write_str("the last probe had not ended in time"),
+            (breaker::Cause::Forced, _) => f.write_str("an operator has forced it open"),
+            (other, _) => f.write_str(other.as_str()),
         }
     }
 }
@@ -222,6 +277,18 @@ mod tests {
     use super::*;
 
     /// Every line as people read it, with all facts present: reviewed as a whole.
+    const CAUSES: &[Cause] = &[
+        Cause::Attempt(Reason::ConnectFailure),
+        Cause::Breaker(breaker::Cause::FailureRate),
+        Cause::Breaker(breaker::Cause::SlowCallRate),
+        Cause::Breaker(breaker::Cause::ConsecutiveFailures),
+        Cause::Breaker(breaker::Cause::ProbeFailed),
+        Cause::Breaker(breaker::Cause::ProbeSlow),
+        Cause::Breaker(breaker::Cause::ProbeOverdue),
+        Cause::Breaker(breaker::Cause::WaitOver),
+        Cause::Breaker(breaker::Cause::Forced),
+    ];
+
     #[test]
     fn every_line() {
         let mut lines = String::new();
@@ -234,6 +301,15 @@ mod tests {
             };
             push_line(&mut lines, &refusal, true);
             push_line(&mut lines, &refusal, false);
+        }
+        for &cause in CAUSES {
+            let reason = match cause {
+                Cause::Attempt(_) => Reason::RetriesExhausted,
+                Cause::Breaker(_) => Reason::CircuitOpen,
+            };
+            let numbers = Some(Numbers { observed: 3, limit: 3 });
+            let policy = Some("shop/fraud-api");
+            push_line(&mut lines, &Refusal { policy, cause: Some(cause), numbers, ..Refusal::new(reason) }, true);
         }
         push_line(&mut lines, &Refusal::malformed("both Content-Length and Transfer-Encoding"), true);
         push_line(&mut lines, &Refusal::target_too_long(None), true);

@@ -101,7 +101,7 @@ impl Decision {
             elapsed_ms: 0.0,
             retry_after_ms: refusal.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             endpoint: None,
-            detail: refusal.detail.map(str::to_owned),
+            detail: refusal.detail(),
         }
     }
 }

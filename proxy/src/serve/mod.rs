@@ -67,9 +67,7 @@ mod tests {
     /// Ten thousand idle connections are ten thousand of these: whoever adds to it pays for each of them.
     #[test]
     fn an_idle_connection_is_small() {
-        fn size_of_future<A, F: Future>(
-            _: impl Fn(A, tokio::net::TcpStream, crate::capture::Origin, usize) -> F,
-        ) -> usize {
+        fn size_of_future<A, F: Future>(_: impl Fn(A, tokio::net::TcpStream, crate::capture::Origin) -> F) -> usize {
             size_of::<F>()
         }
         let size = size_of_future::<&std::rc::Rc<crate::runtime::worker::Worker>, _>(super::connection);

@@ -42,7 +42,7 @@ use std::time::Duration;
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::reason::Reason;
-use crate::rejection::Rejected;
+use crate::rejection::{self, Rejected};
 use crate::time::Timestamp;
 use crate::window::{Counts, Place, Window};
 
@@ -96,11 +96,19 @@ struct Override {
     until: Timestamp,
 }
 
-/// What opened it, for whoever is refused.
-#[derive(Clone, Copy, Debug, Default)]
+/// Why it is not closed, for whoever is refused.
+#[derive(Clone, Copy, Debug)]
 struct Why {
+    cause: Cause,
+    /// In the unit of the cause; 0 of 0 where it has none.
     observed: u32,
     limit: u32,
+}
+
+impl Why {
+    const fn unmeasured(cause: Cause) -> Self {
+        Self { cause, observed: 0, limit: 0 }
+    }
 }
 
 /// One breaker.
@@ -116,6 +124,7 @@ pub struct Breaker {
     failures_in_row: u32,
     /// Failed half-opens since it was last closed: the exponent of the wait.
     reopened: u32,
+    /// Of the last time it opened.
     why: Why,
     /// Tickets that have not come back, of whatever epoch.
     out: u32,
@@ -134,7 +143,7 @@ impl Breaker {
             epoch: 0,
             failures_in_row: 0,
             reopened: 0,
-            why: Why::default(),
+            why: Why::unmeasured(Cause::ProbesSucceeded),
             out: 0,
             transitions: VecDeque::new(),
         }
@@ -143,30 +152,37 @@ impl Breaker {
     /// Whether a call could pass now, without letting it.
     ///
     /// # Errors
-    /// [`Reason::CircuitOpen`], with what opened the breaker and the time of the next probes.
+    /// [`Reason::CircuitOpen`], as [`Breaker::refusal`] has it.
     #[inline]
     pub fn check(&mut self, asker: Asker, now: Timestamp) -> Result<(), Rejected> {
         if self.phase == Phase::Closed && self.forced.is_none() {
             return Ok(());
         }
         self.wake_up(now);
-        let retry_at = match (self.forced, self.phase) {
-            (Some(Override { open: true, until }), _) => Some(until),
-            (Some(_), _) | (None, Phase::Closed) => return Ok(()),
-            (None, Phase::Open { until }) => Some(until),
+        if let Phase::HalfOpen { running, good } = self.phase
+            && asker == Asker::First
+            && running + good < self.config.settings().probes
+        {
+            return Ok(());
+        }
+        self.refusal().map_or(Ok(()), Err)
+    }
+
+    /// What it says to a call that it does not let pass: what opened it and the time of the next probes or, in
+    /// half-open, how many places for probes are taken. `None`: it lets every call pass.
+    pub fn refusal(&self) -> Option<Rejected> {
+        let (retry_at, why) = match (self.forced, self.phase) {
+            (Some(Override { open: true, until }), _) => (Some(until), Why::unmeasured(Cause::Forced)),
+            (Some(_), _) | (None, Phase::Closed) => return None,
+            (None, Phase::Open { until }) => (Some(until), self.why),
             (None, Phase::HalfOpen { running, good }) => {
-                if asker == Asker::First && running + good < self.config.settings().probes {
-                    return Ok(());
-                }
-                None
+                let limit = self.config.settings().probes;
+                (None, Why { cause: Cause::WaitOver, observed: running + good, limit })
             }
         };
-        Err(Rejected {
-            reason: Reason::CircuitOpen,
-            retry_at,
-            observed: u64::from(self.why.observed),
-            limit: u64::from(self.why.limit),
-        })
+        let Why { cause, observed, limit } = why;
+        let cause = Some(rejection::Cause::Breaker(cause));
+        Some(Rejected { cause, retry_at, ..Rejected::new(Reason::CircuitOpen, observed.into(), limit.into()) })
     }
 
     /// A ticket, if the call may pass.
@@ -259,7 +275,6 @@ impl Breaker {
             Forced::Open => {
                 self.forced = Some(Override { open: true, until });
                 self.enter(Phase::Open { until });
-                self.why = Why::default();
                 self.tell(from, Cause::Forced, now);
             }
             Forced::Closed => {
@@ -417,13 +432,14 @@ impl Breaker {
             return;
         }
         let until = now.saturating_add(settings.wait);
-        self.why = Why { observed, limit };
+        self.why = Why { cause, observed, limit };
         self.enter(Phase::Open { until });
         self.tell(State::Closed, cause, now);
     }
 
     fn reopen(&mut self, cause: Cause, now: Timestamp) {
         self.reopened = self.reopened.saturating_add(1);
+        self.why = Why::unmeasured(cause);
         let until = now.saturating_add(self.grown_wait());
         self.enter(Phase::Open { until });
         self.tell(State::HalfOpen, cause, now);

@@ -51,11 +51,11 @@ impl Flight {
         if self.phase != Phase::Picking {
             return;
         }
-        let (reason, block, retry_at) = match all_open {
-            true => (Reason::CircuitOpen, Block::CircuitBreaker, protection.endpoints_retry_at()),
-            false => (Reason::NoHealthyEndpoint, Block::Target, None),
+        let (rejected, block) = match all_open {
+            true => (protection.endpoints_refusal(), Block::CircuitBreaker),
+            false => (Rejected::new(Reason::NoHealthyEndpoint, 0, 0), Block::Target),
         };
-        self.handle_refused(Rejected { reason, retry_at, observed: 0, limit: 0 }, block, protection, now);
+        self.handle_refused(rejected, block, protection, now);
     }
 
     /// The shell itself refuses the attempt before anything is sent (no socket left under `maxConnections`, the way

@@ -385,7 +385,7 @@ impl Flight {
             Block::CircuitBreaker => RetryDenied::CircuitOpen,
             _ => RetryDenied::NoEndpoint,
         });
-        self.conclude(protection);
+        self.conclude(protection, now);
     }
 
     /// The clock of a phase ran out.

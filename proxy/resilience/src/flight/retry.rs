@@ -6,7 +6,7 @@ use crate::breaker::Asker;
 use crate::mode::{Mode, Moded};
 use crate::protection::Protection;
 use crate::reason::Reason;
-use crate::rejection::Rejection;
+use crate::rejection::{Block, Cause, Rejected, Rejection};
 use crate::rules::{Methods, OnRetriedInbound, RetryRules};
 use crate::time::Timestamp;
 
@@ -159,7 +159,7 @@ impl Flight {
         self.trouble = Some(rejection);
         match self.consider_retry(trouble, protection, now) {
             Some(wait) => self.back_off(wait, now),
-            None => self.conclude(protection),
+            None => self.conclude(protection, now),
         }
     }
 
@@ -170,21 +170,35 @@ impl Flight {
     }
 
     /// No further attempt: the last answer goes out if there is one, else what went wrong.
-    pub(super) fn conclude(&mut self, protection: &mut Protection) {
+    pub(super) fn conclude(&mut self, protection: &mut Protection, now: Timestamp) {
         if self.facts.kept {
             self.end(Some(Out::DeliverKept), protection);
             return;
         }
-        let exhausted = match self.denied {
-            Some(RetryDenied::Attempts) if self.attempts > 1 => Some(Reason::RetriesExhausted),
-            Some(RetryDenied::Budget) => Some(Reason::RetryBudgetExhausted),
-            _ => None,
-        };
+        let exhausted = self.exhausted(protection, now);
         let rejection = self.trouble.map(|trouble| match exhausted {
-            Some(reason) => Rejection { reason, cause: Some(trouble.reason), ..trouble },
+            Some(Rejected { reason, observed, limit, .. }) => {
+                let cause = Some(Cause::Attempt(trouble.reason));
+                Rejection { reason, cause, block: Block::Retry, observed, limit, ..trouble }
+            }
             None => trouble,
         });
         self.end_unanswered(rejection, protection);
+    }
+
+    /// That retrying itself came to its end: the attempts that were made of those allowed, or the budget as it stands.
+    fn exhausted(&self, protection: &Protection, now: Timestamp) -> Option<Rejected> {
+        match self.denied? {
+            RetryDenied::Attempts if self.attempts > 1 => {
+                let allowed = self.rules.retry.as_ref().map_or(0, |retry| retry.config.max_attempts);
+                Some(Rejected::new(Reason::RetriesExhausted, self.attempts.into(), allowed.into()))
+            }
+            RetryDenied::Budget => {
+                let budget = protection.budget_view(now);
+                Some(Rejected::new(Reason::RetryBudgetExhausted, budget.retries, budget.allowed))
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn give_token_back(&mut self, protection: &mut Protection, now: Timestamp) {

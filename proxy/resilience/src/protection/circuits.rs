@@ -2,7 +2,8 @@
 
 use crate::breaker::{Asker, Forced, Scope, State, Transition};
 use crate::event::Event;
-use crate::rejection::{EndpointKey, RouteId};
+use crate::reason::Reason;
+use crate::rejection::{EndpointKey, Rejected, RouteId};
 use crate::time::Timestamp;
 
 use super::Protection;
@@ -55,9 +56,11 @@ impl Protection {
         !answer.is_err_and(|refusal| !refusal.only_observed)
     }
 
-    /// When the first of the endpoints' breakers lets probes through.
-    pub(crate) fn endpoints_retry_at(&self) -> Option<Timestamp> {
-        self.breakers.endpoints().filter_map(|(_, slot)| slot.breaker.retry_at()).min()
+    /// Every endpoint's breaker refuses: what the first one that lets probes through says.
+    pub(crate) fn endpoints_refusal(&self) -> Rejected {
+        let refusals = self.breakers.endpoints().filter_map(|(_, slot)| slot.breaker.refusal());
+        let first = refusals.min_by_key(|refusal| refusal.retry_at.unwrap_or(Timestamp::MAX));
+        first.unwrap_or(Rejected::new(Reason::CircuitOpen, 0, 0))
     }
 
     /// The endpoint is gone; what is in flight there ends as it began.

@@ -38,7 +38,7 @@ pub(crate) use holdings::Holdings;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::budget::{Budget, Token};
+use crate::budget::{Budget, BudgetView, Token};
 use crate::bulkhead::WaiterId;
 use crate::event::Event;
 use crate::random::Random;
@@ -125,6 +125,10 @@ impl Protection {
 
     pub(crate) fn give_back_token(&mut self, token: Token, now: Timestamp) {
         self.budget.give_back(token, now);
+    }
+
+    pub(crate) fn budget_view(&self, now: Timestamp) -> BudgetView {
+        self.budget.view(now)
     }
 
     pub(crate) const fn median_latency(&self) -> Option<Duration> {

@@ -68,14 +68,20 @@ fn worked_breaker() {
     let refused = breaker.try_acquire(Asker::First, at(9_999)).unwrap_err();
     assert_eq!((refused.reason, refused.retry_at), (Reason::CircuitOpen, Some(at(10_000))));
     assert_eq!((refused.observed, refused.limit), (100, 50));
+    assert_eq!(refused.cause, Some(rejection::Cause::Breaker(Cause::FailureRate)));
 
     // At 10 s three pass and no fourth; one failure opens again.
     let probes: Vec<_> = (0..3).map(|_| breaker.try_acquire(Asker::First, at(10_000)).unwrap()).collect();
-    assert!(breaker.try_acquire(Asker::First, at(10_000)).is_err());
+    let refused = breaker.try_acquire(Asker::First, at(10_000)).unwrap_err();
+    assert_eq!((refused.cause, refused.retry_at), (Some(rejection::Cause::Breaker(Cause::WaitOver)), None));
+    assert_eq!((refused.observed, refused.limit), (3, 3), "places for probes");
     for (probe, outcome) in probes.into_iter().zip([Outcome::Success, Outcome::Failure, Outcome::Success]) {
         breaker.record(probe, outcome, at(10_100));
     }
     assert_eq!(breaker.state(at(10_100)), State::Open);
+    let refused = breaker.try_acquire(Asker::First, at(10_100)).unwrap_err();
+    assert_eq!(refused.cause, Some(rejection::Cause::Breaker(Cause::ProbeFailed)));
+    assert_eq!((refused.observed, refused.limit), (0, 0), "what first opened it is no longer why");
     let again = breaker.retry_at().unwrap();
     assert!(again >= at(20_100) && again <= at(30_100), "{again:?}: up to twice the first wait");
 

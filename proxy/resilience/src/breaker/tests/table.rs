@@ -95,8 +95,11 @@ const EVENTS: [Event; 13] = [
 fn answer(result: Result<(), Rejected>) -> String {
     match result {
         Ok(()) => "passes".into(),
-        Err(Rejected { retry_at: Some(at), .. }) => format!("refused until {at:?}"),
-        Err(Rejected { retry_at: None, .. }) => "refused".into(),
+        Err(Rejected { cause, retry_at, observed, limit, .. }) => {
+            let cause = cause.map_or("nothing", rejection::Cause::as_str);
+            let until = retry_at.map_or(String::new(), |at| format!(" until {at:?}"));
+            format!("refused{until}: {cause} {observed}/{limit}")
+        }
     }
 }
 

@@ -121,6 +121,7 @@ fn an_open_breaker_refuses_those_who_wait_and_lets_probes_through() {
     assert_eq!(rejected(&world.tell("b", Flight::handle_woken)), Reason::CircuitOpen);
     let [Action::Reject(rejection), Action::Done] = world.start("c", |_| {})[..] else { panic!("refused") };
     assert_eq!((rejection.observed, rejection.limit, rejection.retry_at), (100, 50, Some(at(10_000))));
+    assert_eq!(rejection.cause, Some(Cause::Breaker(breaker::Cause::FailureRate)));
     world.now = 10_000;
     for _ in 0..3 {
         assert_eq!(world.good_call("probe", 5), [first(), Action::Deliver, Action::Done]);
@@ -183,7 +184,7 @@ fn what_the_shell_refuses_before_sending_counts_nowhere() {
     let mut world = World::new(&config, rules_with(|_| {}));
     world.start("a", |_| {});
     world.picked("a");
-    let full = Rejected { reason: Reason::BulkheadFull, retry_at: None, observed: 64, limit: 64 };
+    let full = Rejected::new(Reason::BulkheadFull, 64, 64);
     let actions = world.tell("a", |flight, protection, now| {
         flight.handle_refused(full, Block::Bulkhead, protection, now);
     });

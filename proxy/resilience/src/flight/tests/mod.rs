@@ -12,7 +12,7 @@ use crate::bulkhead;
 use crate::event::Event;
 use crate::mode::Moded;
 use crate::protection::{ProtectionConfig, RouteProtection};
-use crate::rejection::{Rejected, RouteId};
+use crate::rejection::{Cause, Rejected, RouteId};
 use crate::rules::{RetryRules, Timeouts};
 
 pub(super) fn at(ms: u64) -> Timestamp {

@@ -164,7 +164,14 @@ fn breakers_by_endpoint_filter_the_choice() {
     }
     assert!(!world.protection.endpoint_allows(bad, at(0)) && world.protection.endpoint_allows(good, at(0)));
     assert_eq!(world.start("a", |_| {}), [first()], "the call itself is not refused");
-    world.gone("a");
+    // Where no other endpoint is left, it is said what the breaker says that is asked first.
+    let [Action::Reject(rejection), Action::Done] =
+        world.tell("a", |flight, protection, now| flight.handle_no_endpoint(true, protection, now))[..]
+    else {
+        panic!("refused")
+    };
+    assert_eq!((rejection.block, rejection.retry_at), (Block::CircuitBreaker, Some(at(10_000))));
+    assert_eq!(rejection.cause, Some(Cause::Breaker(breaker::Cause::FailureRate)));
 
     // Half-open lets a first attempt through and no retry; who lost the last place picks again.
     world.now = 10_001;

@@ -215,7 +215,7 @@ impl Chaos {
             Input::Picked(endpoint) => flight.handle_picked(EndpointKey(endpoint), protection, now),
             Input::NoEndpoint => flight.handle_no_endpoint(false, protection, now),
             Input::Refused => {
-                let rejected = Rejected { reason: Reason::BulkheadFull, retry_at: None, observed: 1, limit: 1 };
+                let rejected = Rejected::new(Reason::BulkheadFull, 1, 1);
                 flight.handle_refused(rejected, Block::Bulkhead, protection, now);
             }
             Input::Connected => flight.handle_connected(now),

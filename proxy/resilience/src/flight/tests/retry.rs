@@ -65,7 +65,11 @@ fn without_any_answer_the_retries_are_exhausted() {
         world.picked("a");
     }
     let [Action::Reject(rejection), Action::Done] = world.failed("a", Failure::Connect)[..] else { panic!("rejected") };
-    assert_eq!((rejection.reason, rejection.cause), (Reason::RetriesExhausted, Some(Reason::ConnectFailure)));
+    assert_eq!(
+        (rejection.reason, rejection.cause),
+        (Reason::RetriesExhausted, Some(Cause::Attempt(Reason::ConnectFailure)))
+    );
+    assert_eq!((rejection.block, rejection.observed, rejection.limit), (Block::Retry, 3, 3), "attempts");
     assert!(world.summary("a").retries_over);
 }
 
@@ -244,7 +248,11 @@ fn an_empty_budget_leaves_the_caller_the_original_answer() {
     world.start("d", |_| {});
     world.picked("d");
     let [Action::Reject(rejection), Action::Done] = world.failed("d", Failure::Dns)[..] else { panic!("rejected") };
-    assert_eq!((rejection.reason, rejection.cause), (Reason::RetryBudgetExhausted, Some(Reason::DnsFailure)));
+    assert_eq!(
+        (rejection.reason, rejection.cause),
+        (Reason::RetryBudgetExhausted, Some(Cause::Attempt(Reason::DnsFailure)))
+    );
+    assert_eq!((rejection.block, rejection.observed, rejection.limit), (Block::Retry, 1, 1), "retries of the interval");
 }
 
 #[test]
