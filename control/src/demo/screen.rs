@@ -237,29 +237,27 @@ fn customer_line(board: &Board) -> String {
     format!("customers: {} calls, {} repeated, {} not paid", count(calls), count(retries), count(failed))
 }
 
-/// The board in one line.
+/// The board in one line of at most 120 columns: of a rail that is well only how fast it is.
 fn plain_line(board: &Board) -> String {
     let mut parts: Vec<_> = board.rows.iter().map(plain_row).collect();
     parts.push(format!("slots {}/{} +{}", board.payments.busy, board.pool, board.payments.waiting));
-    format!("{}  {}", clock(board.elapsed), parts.join(" | "))
+    format!("{}  {}", clock(board.elapsed), parts.join("  "))
 }
 
 fn plain_row(row: &Row) -> String {
-    let mut parts = vec![
-        format!("{:.0}/s", row.recent.tries_per_second),
-        format!("p50 {}", time(row.recent.p50)),
-        format!("p99 {}", time(row.recent.p99)),
-    ];
-    if let Some(sidecar) = &row.sidecar {
-        parts.push(format!("in flight {}", in_flight(sidecar).text()));
-        if !sidecar.circuits.is_empty() {
-            parts.push(breaker(&sidecar.circuits).text().to_owned());
-        }
-        if sidecar.rejections.values().any(|n| *n > 0) {
-            parts.push(format!("refused: {}", refused(&sidecar.rejections).text()));
-        }
+    let mut text = format!("{} {:.0}/s p99 {}", row.rail, row.recent.tries_per_second, time(row.recent.p99));
+    let Some(sidecar) = &row.sidecar else { return text };
+    let full = sidecar.bulkheads.iter().any(|bulkhead| bulkhead.in_flight >= bulkhead.limit);
+    if let Some(circuit) = sidecar.circuits.iter().find(|circuit| circuit.state != "Closed") {
+        text.push_str(&format!(" {}", circuit.state));
+    } else if full {
+        text.push_str(&format!(" {}", in_flight(sidecar).text()));
     }
-    format!("{} {}", row.rail, parts.join(", "))
+    match sidecar.rejections.values().sum() {
+        0 => {}
+        refused => text.push_str(&format!(" refused {}", count(refused))),
+    }
+    text
 }
 
 /// A latency, unless there was no call to have one.

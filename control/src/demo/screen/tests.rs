@@ -48,3 +48,20 @@ fn on_a_terminal_it_is_a_table() {
 fn elsewhere_it_is_a_line() {
     insta::assert_snapshot!(plain_line(&board()));
 }
+
+#[test]
+fn the_line_is_not_wrapped() {
+    let mut board = board();
+    let full = Dependency { circuits: Vec::new(), ..board.rows[2].sidecar.clone().unwrap() };
+    let open = board.rows[2].sidecar.take();
+    // As bad as it gets: many repeat without a policy, nobody waits for long with one.
+    for (sidecar, tries, waiting) in [(None, 125.0, 1_820), (Some(full), 25.0, 43), (open, 25.0, 43)] {
+        for row in &mut board.rows {
+            row.recent = Recent { tries_per_second: tries, p99: Duration::from_millis(9_999), ..row.recent };
+        }
+        board.rows[2].sidecar = sidecar;
+        board.payments.waiting = waiting;
+        let line = plain_line(&board);
+        assert!(line.chars().count() <= 120, "{} columns: {line}", line.chars().count());
+    }
+}
