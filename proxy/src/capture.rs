@@ -1,7 +1,9 @@
 //! Room 1: who called, and where were they really going?
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use nix::sys::socket::{getsockopt, sockopt};
 use tokio::net::TcpStream;
 
@@ -71,29 +73,40 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Whether connecting to `address` would lead back into one of our own listeners, whose ports are `own`.
-///
-/// A loopback, unspecified or interface address with a port we listen on is ours, whichever of them the listener is
-/// bound to: what else could answer there is not worth a loop.
-#[must_use]
-pub fn leads_to_us(address: SocketAddr, own: &[u16]) -> bool {
-    let address = canonical(address);
-    own.contains(&address.port()) && is_this_machine(address.ip())
+/// What is our own: the ports that this process listens on, and the addresses of this machine.
+#[derive(Debug, Default)]
+pub struct Own {
+    ports: ArcSwap<Vec<u16>>,
+    addresses: ArcSwap<Vec<IpAddr>>,
 }
 
-/// Whether `ip` is an address of this machine.
-#[must_use]
-pub fn is_this_machine(ip: IpAddr) -> bool {
-    if ip.is_loopback() || ip.is_unspecified() {
-        return true;
+impl Own {
+    /// The ports from now on.
+    pub fn set_ports(&self, ports: Vec<u16>) {
+        self.ports.store(Arc::new(ports));
     }
-    // Asked of the kernel each time: only a destination with one of our ports comes this far, and addresses come and go.
-    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return false };
-    interfaces.filter_map(|interface| interface.address).any(|address| {
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
-        let v6 = address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip()));
-        v4.or(v6) == Some(ip)
-    })
+
+    /// Asks the kernel for the addresses of this machine, which come and go. Without an answer the last ones stay.
+    pub fn refresh_addresses(&self) {
+        let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return };
+        let addresses = interfaces.filter_map(|interface| interface.address).filter_map(|address| {
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
+        });
+        self.addresses.store(Arc::new(addresses.collect()));
+    }
+
+    /// Whether connecting to `address` would lead back into one of our own listeners.
+    ///
+    /// A loopback, unspecified or interface address with a port we listen on is ours, whichever of them the listener
+    /// is bound to: what else could answer there is not worth a loop.
+    #[must_use]
+    pub fn is_at(&self, address: SocketAddr) -> bool {
+        let address = canonical(address);
+        let ip = address.ip();
+        self.ports.load().contains(&address.port())
+            && (ip.is_loopback() || ip.is_unspecified() || self.addresses.load().contains(&ip))
+    }
 }
 
 #[cfg(test)]
@@ -102,7 +115,9 @@ mod tests {
 
     #[test]
     fn a_loop_is_seen_through_every_spelling() {
-        let own = [15001];
+        let own = Own::default();
+        own.set_ports(vec![15001]);
+        own.addresses.store(Arc::new(vec!["192.0.2.7".parse().unwrap()]));
         for spelling in [
             "127.0.0.1:15001",
             "127.8.8.8:15001",
@@ -110,11 +125,12 @@ mod tests {
             "[::]:15001",
             "[::1]:15001",
             "[::ffff:127.0.0.1]:15001",
+            "192.0.2.7:15001",
         ] {
-            assert!(leads_to_us(spelling.parse().unwrap(), &own), "{spelling}");
+            assert!(own.is_at(spelling.parse().unwrap()), "{spelling}");
         }
         for elsewhere in ["127.0.0.1:15002", "192.0.2.1:15001", "[2001:db8::1]:15001"] {
-            assert!(!leads_to_us(elsewhere.parse().unwrap(), &own), "{elsewhere}");
+            assert!(!own.is_at(elsewhere.parse().unwrap()), "{elsewhere}");
         }
     }
 }

@@ -33,8 +33,6 @@ pub struct Upstream {
     pub stream: TcpStream,
     /// Where it leads.
     pub address: SocketAddr,
-    /// Whether a request went over it before.
-    pub reused: bool,
     dependency: DependencyId,
     _socket: OpenSocket,
 }
@@ -43,7 +41,7 @@ impl Upstream {
     /// A fresh connection.
     #[must_use]
     pub fn new(stream: TcpStream, address: SocketAddr, dependency: DependencyId, socket: OpenSocket) -> Self {
-        Self { stream, address, reused: false, dependency, _socket: socket }
+        Self { stream, address, dependency, _socket: socket }
     }
 }
 
@@ -132,19 +130,12 @@ impl Pool {
     }
 
     /// Takes a connection back whose last answer is complete. `keep_alive` is what the server said of its patience.
-    pub fn put(
-        &mut self,
-        mut upstream: Upstream,
-        keep_alive: Option<Duration>,
-        idle_timeout: Duration,
-        now: Timestamp,
-    ) {
+    pub fn put(&mut self, upstream: Upstream, keep_alive: Option<Duration>, idle_timeout: Duration, now: Timestamp) {
         let patience =
             keep_alive.map_or(idle_timeout, |announced| announced.saturating_sub(KEEP_ALIVE_MARGIN).min(idle_timeout));
         if patience.is_zero() {
             return;
         }
-        upstream.reused = true;
         let idle = self.idle.entry(Key { dependency: upstream.dependency, address: upstream.address }).or_default();
         if idle.len() < KEPT_FOR_ENDPOINT {
             idle.push(Idle { upstream, since: now, until: now + patience });

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug, Default)]
 pub struct Sockets {
     state: Mutex<State>,
-    /// Somebody waits: whoever has an idle socket closes it instead of keeping it. Written under the lock.
+    /// Somebody waits: whoever has an idle socket says so. Written under the lock.
     wanted: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Sockets {
         self.settle(state);
     }
 
-    /// Whether an idle socket ought to be closed for somebody who waits.
+    /// Whether somebody waits for a socket.
     #[must_use]
     pub fn wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
@@ -69,6 +69,14 @@ impl Sockets {
     pub async fn opened(self: Arc<Self>) -> OpenSocket {
         let mut place = Place { sockets: self, id: None };
         poll_fn(|cx| place.poll(cx)).await
+    }
+
+    /// An idle socket has become free: the first in line may be able to use it as it is.
+    pub fn nudge(&self) {
+        let first = self.lock().waiting.first().map(|(_, waker)| waker.clone());
+        if let Some(first) = first {
+            first.wake();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

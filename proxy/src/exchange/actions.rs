@@ -1,5 +1,6 @@
 //! What the flight asks for, done.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
@@ -40,7 +41,7 @@ impl Exchange {
             Action::Keep => self.keep_answer(),
             Action::Deliver => self.deliver(),
             Action::DeliverKept { if_cut } => self.deliver_kept(if_cut),
-            Action::Reject(rejection) => self.reject(rejection),
+            Action::Reject(rejection) => self.reject(rejection, None),
             Action::Cut(reason) => self.end = Some(End::Cut(reason)),
             Action::Done => self.landed = true,
         }
@@ -61,17 +62,24 @@ impl Exchange {
             },
         };
         let pooled = match &destination {
-            Destination::Address(address) if !attempt.fresh_connection => {
-                let dependency = self.dependency().id;
-                let repeatable = self.is_repeatable();
-                self.worker.pool.borrow_mut().take(dependency, *address, repeatable, self.now)
-            }
+            Destination::Address(address) if !attempt.fresh_connection => self.take_pooled(*address),
             _ => None,
         };
         let Some(upstream) = pooled else { return self.find_socket(endpoint, destination, cx) };
+        self.use_connection(endpoint, upstream, cx);
+    }
+
+    fn use_connection(&mut self, endpoint: EndpointKey, upstream: Upstream, cx: &mut Context<'_>) {
         match self.picked(endpoint, cx) {
             None => self.open(upstream),
             Some(action) => self.perform(action, cx),
+        }
+    }
+
+    /// A connection has become idle while the attempt was waiting for a socket of its own.
+    pub(super) fn use_pooled(&mut self, upstream: Upstream, cx: &mut Context<'_>) {
+        if let Link::Waiting(waiting) = std::mem::replace(&mut self.link, Link::None) {
+            self.use_connection(waiting.endpoint, upstream, cx);
         }
     }
 
@@ -124,7 +132,9 @@ impl Exchange {
     }
 
     pub(super) fn too_many_connections(&self, open: usize, max: usize) -> Rejected {
-        Rejected::new(Reason::BulkheadFull, open as u64, max as u64)
+        let waits = self.service().connections.is_some_and(|limit| !limit.config.max_wait.is_zero());
+        let reason = if waits { Reason::BulkheadWaitTimeout } else { Reason::BulkheadFull };
+        Rejected::new(reason, open as u64, max as u64)
     }
 
     fn pick(&mut self, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {
@@ -145,9 +155,10 @@ impl Exchange {
             .with(|shared| pick::pick(endpoints, turn, avoid, attempt.kind, &mut shared.protection, self.now))
     }
 
-    /// Whether this call may be on its way twice: then a pooled connection need not be beyond doubt.
-    fn is_repeatable(&self) -> bool {
-        self.request.head.method.is_idempotent()
+    /// An idle connection of this worker. Unless the call may be sent again, it has to be beyond doubt.
+    pub(super) fn take_pooled(&self, address: SocketAddr) -> Option<Upstream> {
+        let dependency = self.dependency().id;
+        self.worker.pool.borrow_mut().take(dependency, address, self.flight.may_be_retried(), self.now)
     }
 
     /// Room 9 begins: the connection is ours, and the head goes out with the next write.
@@ -162,7 +173,6 @@ impl Exchange {
             remaining: self.flight.remaining(self.now),
             attempt: self.attempt,
             trace: &self.trace,
-            host: None,
         };
         heads::put_request(&self.request.head, self.request.bytes(), &facts, &mut head);
         self.link = Link::Open(Open { upstream, head, head_sent: 0, wrote: false, write_failed: false, shut: false });
@@ -232,9 +242,20 @@ impl Exchange {
                 self.deliver();
             }
             kept => {
-                let mut refusal = Refusal::new(if_cut);
-                refusal.status = kept.map(|kept| kept.answer.head.status).filter(|status| *status >= 400);
-                self.answer_with(&refusal);
+                // Too much of the answer to keep: it cannot go out as it came, but its status can.
+                let attempts = u64::from(self.flight.summary().attempts);
+                let rejection = Rejection {
+                    reason: if_cut,
+                    cause: None,
+                    block: Block::Retry,
+                    route: self.route().id,
+                    route_block: false,
+                    observed: attempts,
+                    limit: attempts,
+                    retry_at: None,
+                };
+                let status = kept.map(|kept| kept.answer.head.status).filter(|status| *status >= 400);
+                self.reject(rejection, status);
             }
         }
     }
@@ -257,33 +278,28 @@ impl Exchange {
         self.answer.on_sent(0);
     }
 
-    fn reject(&mut self, rejection: Rejection) {
+    /// Answers in the dependency's stead; with `status` in place of the reason's own.
+    fn reject(&mut self, rejection: Rejection, status: Option<u16>) {
         self.rejected = Some(rejection);
         self.decide_keep_alive();
-        let mut text = Vec::new();
-        let refusal = self.refusal_of(&rejection);
-        write_answer(&mut text, &refusal, &self.form());
-        let status = refusal.status();
-        self.reply.put_own(&text, status);
+        let (answer, status) = self.written(&Refusal { status, ..self.refusal_of(&rejection) });
+        self.reply.put_own(&answer, status);
     }
 
-    /// Answers in the dependency's stead.
-    pub(super) fn answer_with(&mut self, refusal: &Refusal<'_>) {
+    /// Answers a request whose body breaks its framing.
+    pub(super) fn answer_malformed(&mut self) {
         self.decide_keep_alive();
-        let mut text = Vec::new();
-        write_answer(&mut text, refusal, &self.form());
-        self.reply.put_own(&text, refusal.status());
+        let (answer, status) =
+            self.written(&self.named(Refusal::malformed("the body of the request breaks its framing")));
+        self.reply.put_own(&answer, status);
     }
 
-    fn form(&self) -> AnswerForm {
-        let accept = self.request.head.fields.value(plimsoll_h1::FieldKind::Accept, self.request.bytes());
-        AnswerForm {
-            head_request: self.method() == plimsoll_h1::Method::Head,
-            close: !self.keep_alive,
-            problem: accept.is_some_and(AnswerForm::accepts_problem),
-            local: self.down.is_local(),
-            date: self.worker.clock.wall(self.now),
-        }
+    fn written(&self, refusal: &Refusal<'_>) -> (Vec<u8>, u16) {
+        let mut answer = Vec::new();
+        let request = Some((&*self.request.head, self.request.bytes()));
+        let date = self.worker.clock.wall(self.now);
+        write_answer(&mut answer, refusal, &AnswerForm::of(request, self.keep_alive, self.down.is_local(), date));
+        (answer, refusal.status())
     }
 
     /// Gives a connection back to the pool if another request may follow on it.

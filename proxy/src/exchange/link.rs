@@ -12,7 +12,6 @@ use plimsoll_resilience::flight::Failure;
 use plimsoll_resilience::rejection::EndpointKey;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::capture;
 use crate::dependency::Dependency;
 use crate::pool::Upstream;
 use crate::runtime::process::Process;
@@ -85,6 +84,17 @@ pub enum Destination {
     Name(Arc<str>, u16),
 }
 
+impl Destination {
+    /// The address, where it is known.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Address(address) => Some(*address),
+            Self::Name(..) => None,
+        }
+    }
+}
+
 /// Makes a connection. The flight's connect timeout bounds how long this may take.
 pub async fn dial(
     process: Arc<Process>,
@@ -100,7 +110,7 @@ pub async fn dial(
     };
     let mut last = DialError::Failed(Failure::Connect);
     for address in addresses {
-        if capture::leads_to_us(address, &process.own_ports.load()) {
+        if process.own.is_at(address) {
             last = DialError::Loop;
             continue;
         }

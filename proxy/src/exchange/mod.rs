@@ -26,6 +26,7 @@ use plimsoll_resilience::protection::Protection;
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::rejection::Rejection;
 use plimsoll_resilience::time::Timestamp;
+use socket2::SockRef;
 
 use self::link::Link;
 use crate::deadline;
@@ -100,6 +101,10 @@ pub struct Exchange {
     rejected: Option<Rejection>,
     end: Option<End>,
     reported: bool,
+    /// All that is used again was given back.
+    finished: bool,
+    /// The dependency has said that it wants the body (`100 Continue`), or something else in between.
+    interim_passed: bool,
     /// `now` is as old as the current turn of the loop.
     polled: bool,
 }
@@ -174,6 +179,8 @@ impl Exchange {
             rejected: None,
             end: None,
             reported: false,
+            finished: false,
+            interim_passed: false,
             polled: false,
             snapshot,
         };
@@ -195,9 +202,12 @@ impl Exchange {
         if self.flight.waiter().is_some() {
             self.tell(cx, Flight::handle_woken);
         }
-        self.act(cx);
         loop {
             self.moved = false;
+            if self.end == Some(End::Malformed) && !self.landed {
+                self.refuse_malformed_body(cx);
+            }
+            self.act(cx);
             self.poll_dial(cx);
             self.poll_request(cx);
             self.poll_answer(cx);
@@ -209,7 +219,7 @@ impl Exchange {
             }
             self.note_caller_wait();
             // In this order: what the flight asks for may move bytes, and only when nothing moves are clocks looked at.
-            let goes_on = self.moved || self.act(cx) || self.ring(cx) || self.watch_caller(cx);
+            let goes_on = self.moved || self.act(cx) || self.watch_caller(cx) || self.ring(cx);
             if !goes_on {
                 return Poll::Pending;
             }
@@ -301,8 +311,13 @@ impl Exchange {
 
     /// The clock of slow calls stands still while we wait for our caller.
     fn note_caller_wait(&mut self) {
-        let for_request =
-            self.link.is_open() && !self.request.is_whole() && self.request.is_sent() && !self.answer.has_head();
+        // With `Expect: 100-continue` it is the caller that waits, for a word of the dependency.
+        let expects = self.request.head.expect_continue && !self.interim_passed && self.request.received() == 0;
+        let for_request = self.link.is_open()
+            && !self.request.is_whole()
+            && self.request.is_sent()
+            && !self.answer.has_head()
+            && !expects;
         let for_room = self.reply.has_begun() && !self.reply.is_flushed(&self.answer);
         let waits = for_request || for_room;
         if waits != self.waits_for_caller {
@@ -376,6 +391,7 @@ impl Exchange {
         self.recycle();
         let (head, buf) = self.request.take_parts();
         self.worker.request_heads.give_back(head);
+        self.finished = true;
         let mut down = self.down.take();
         down.buf = buf;
         down
@@ -396,7 +412,7 @@ pub struct Begin {
     pub arrived: Timestamp,
 }
 
-/// Memory for one call, used for one call after the other. Dropped with a call in it, it ends that call.
+/// Memory for one call, used for one call after the other.
 #[derive(Default)]
 pub struct Slot(Box<Stage>);
 
@@ -439,10 +455,17 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for Exchange {
+    /// Ends a call whose connection, worker or process is going away.
     fn drop(&mut self) {
-        if let Stage::Running(exchange) = &mut *self.0 {
-            exchange.abandon();
+        if self.finished {
+            return;
+        }
+        let cut = self.reply.has_begun() && self.reply_ends_with_connection();
+        self.abandon();
+        if cut {
+            // An orderly end would make the part that went out look whole.
+            let _ = SockRef::from(&self.down.stream).set_linger(Some(Duration::ZERO));
         }
     }
 }

@@ -15,13 +15,23 @@ use crate::forward::answer::{Found, Invalid};
 use crate::forward::heads;
 use crate::forward::io::poll_write;
 use crate::forward::request::BodyEnd;
-use crate::reject::Refusal;
 
 impl Exchange {
     /// Goes on with getting a connection.
     pub(super) fn poll_dial(&mut self, cx: &mut Context<'_>) {
         while let Link::Waiting(waiting) = &mut self.link {
-            let Poll::Ready(socket) = waiting.socket.as_mut().poll(cx) else { return };
+            let polled = waiting.socket.as_mut().poll(cx);
+            let address = waiting.destination.address();
+            if polled.is_pending()
+                && let Some(upstream) = address.and_then(|address| self.take_pooled(address))
+            {
+                self.use_pooled(upstream, cx);
+                continue;
+            }
+            let Poll::Ready(socket) = polled else {
+                // What another worker has idle is of no use here: it is closed, and its socket is free.
+                return self.worker.process.close_idle(self.dependency().id);
+            };
             let Link::Waiting(waiting) = std::mem::replace(&mut self.link, Link::None) else { return };
             let Some(socket) = socket else {
                 let sockets = self.dependency().sockets();
@@ -59,7 +69,7 @@ impl Exchange {
                     self.progress();
                     self.take_body();
                 }
-                Poll::Ready(Err(BodyEnd::CallerGone)) if self.tunnel => {
+                Poll::Ready(Err(BodyEnd::Closed)) if self.tunnel => {
                     self.request.end_raw();
                 }
                 Poll::Ready(Err(_)) => return self.caller_gone(cx),
@@ -111,15 +121,13 @@ impl Exchange {
             Err(error) => {
                 tracing::debug!(%error, "malformed request body");
                 self.end = Some(End::Malformed);
+                self.moved = true;
             }
         }
     }
 
     /// From the endpoint towards the caller.
     pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) {
-        if self.end == Some(End::Malformed) && !self.landed {
-            return self.refuse_malformed_body(cx);
-        }
         // One buffer at a time: the caller takes what is here before more is read.
         while !self.answer.is_whole() && self.reply.is_flushed(&self.answer) {
             let Link::Open(open) = &mut self.link else { return };
@@ -145,6 +153,7 @@ impl Exchange {
                 Ok(Found::Interim) => {
                     if self.request.head.version == Version::Http11 && !self.reply.has_begun() {
                         heads::put_interim(&self.answer.head, self.answer.bytes(), self.reply.out());
+                        self.interim_passed = true;
                     }
                 }
                 Ok(Found::Head) => {
@@ -188,7 +197,9 @@ impl Exchange {
     }
 
     fn upstream_closed(&mut self, clean: bool, cx: &mut Context<'_>) {
-        if clean && self.answer.close().is_ok() {
+        // A failed write takes the socket's error with it, and a reset then reads like an orderly end.
+        let torn = matches!(&self.link, Link::Open(open) if open.write_failed);
+        if clean && !torn && self.answer.close().is_ok() {
             return self.end_if_whole(cx);
         }
         let Link::Open(open) = &self.link else { return };
@@ -253,24 +264,27 @@ impl Exchange {
         if !self.request.is_whole() || self.tunnel || self.end.is_some() {
             return false;
         }
-        match self.request.poll_watch(&mut self.down.stream, cx) {
-            // Its next request has begun to arrive; it waits its turn.
-            Poll::Pending | Poll::Ready(Ok(_)) => false,
-            Poll::Ready(Err(_)) => {
-                self.caller_gone(cx);
-                true
+        loop {
+            match self.request.poll_watch(&mut self.down.stream, cx) {
+                Poll::Pending => return false,
+                // Its next request has begun to arrive; it waits its turn.
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) => {
+                    self.caller_gone(cx);
+                    return true;
+                }
             }
         }
     }
 
-    fn refuse_malformed_body(&mut self, cx: &Context<'_>) {
+    pub(super) fn refuse_malformed_body(&mut self, cx: &Context<'_>) {
         self.drop_link();
         self.tell(cx, Flight::handle_caller_gone);
         self.keep_alive = false;
         if self.reply.has_begun() {
             self.end = Some(End::Cut(Reason::MalformedRequest));
         } else {
-            self.answer_with(&Refusal::malformed("the body of the request breaks its framing"));
+            self.answer_malformed();
         }
     }
 

@@ -94,7 +94,7 @@ impl Exchange {
         refusal
     }
 
-    fn named<'r>(&'r self, mut refusal: Refusal<'r>) -> Refusal<'r> {
+    pub(super) fn named<'r>(&'r self, mut refusal: Refusal<'r>) -> Refusal<'r> {
         let service = self.service();
         refusal.policy = service.policy.as_deref();
         refusal.route = self.route().name.as_deref();

@@ -140,12 +140,6 @@ impl Answer {
         self.ended && self.taken < self.buf.len()
     }
 
-    /// Whether the body is told from what follows only by the end of the connection.
-    #[must_use]
-    pub fn ends_with_connection(&self) -> bool {
-        self.head.framing == BodyFraming::UntilClose
-    }
-
     /// Reads once. `Ok(0)` is the end of the stream.
     ///
     /// # Errors

@@ -26,8 +26,6 @@ pub struct RequestFacts<'a> {
     pub attempt: u32,
     /// Identifiers that the caller did not bring.
     pub trace: &'a Trace,
-    /// Replaces `Host`, where the caller sent none.
-    pub host: Option<&'a [u8]>,
 }
 
 const DEADLINES: KindSet = KindSet::of(&[FieldKind::GrpcTimeout, FieldKind::XEnvoyExpectedRqTimeoutMs]);
@@ -64,7 +62,7 @@ pub fn put_request(head: &RequestHead, buf: &[u8], facts: &RequestFacts<'_>, out
         forwarded_for = append_peer(head, buf, facts.peer);
         added.push(FieldKind::XForwardedFor, &forwarded_for);
     }
-    encode_request(head, buf, &Rewrite { drop, add: added.as_slice(), host: facts.host, ..Rewrite::default() }, out);
+    encode_request(head, buf, &Rewrite { drop, add: added.as_slice(), ..Rewrite::default() }, out);
 }
 
 /// Appends the final head of an answer for the caller, and says how its body is delivered.

@@ -40,12 +40,12 @@ struct Kept {
 }
 
 /// Why the body cannot be read on.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum BodyEnd {
-    /// The caller closed or reset its connection before the body was whole.
-    CallerGone,
-    /// The body breaks the framing that its head announced.
-    Malformed(BodyError),
+    /// The caller has closed its side.
+    Closed,
+    /// The connection is broken.
+    Lost,
 }
 
 impl Request {
@@ -111,11 +111,6 @@ impl Request {
         self.kept = Some(Kept { limit, lease });
     }
 
-    /// From now on what was sent is let go.
-    pub fn let_go(&mut self) {
-        self.kept = None;
-    }
-
     /// Whether the body is kept.
     #[must_use]
     pub fn is_kept(&self) -> bool {
@@ -150,7 +145,8 @@ impl Request {
             return Poll::Pending;
         }
         match ready!(poll_read(stream, &mut self.buf, cx)) {
-            Ok(0) | Err(_) => Poll::Ready(Err(BodyEnd::CallerGone)),
+            Ok(0) => Poll::Ready(Err(BodyEnd::Closed)),
+            Err(_) => Poll::Ready(Err(BodyEnd::Lost)),
             Ok(count) => Poll::Ready(Ok(count)),
         }
     }
@@ -158,14 +154,15 @@ impl Request {
     /// With the request whole, reads on once to notice that the caller has gone; what else comes is its next request.
     ///
     /// # Errors
-    /// [`BodyEnd::CallerGone`].
+    /// [`BodyEnd`]: the caller has gone.
     pub fn poll_watch(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<Result<usize, BodyEnd>> {
         // A caller that sends its next requests ahead fills the buffer and then waits its turn.
         if self.is_full() {
             return Poll::Pending;
         }
         match ready!(poll_read(stream, &mut self.buf, cx)) {
-            Ok(0) | Err(_) => Poll::Ready(Err(BodyEnd::CallerGone)),
+            Ok(0) => Poll::Ready(Err(BodyEnd::Closed)),
+            Err(_) => Poll::Ready(Err(BodyEnd::Lost)),
             Ok(count) => Poll::Ready(Ok(count)),
         }
     }

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
+use plimsoll_h1::{FieldKind, Method, Persistence, RequestHead, Version};
+
 use super::{LoadHint, Refusal, proxy_status, row_of, wording};
 
 /// How the answer is to be written for this caller and this connection.
@@ -10,8 +12,8 @@ use super::{LoadHint, Refusal, proxy_status, row_of, wording};
 pub struct AnswerForm {
     /// The request was a HEAD: the same head, no body (RFC 9110 section 9.3.2).
     pub head_request: bool,
-    /// The connection ends with this answer.
-    pub close: bool,
+    /// What becomes of the connection.
+    pub persistence: Persistence,
     /// `Accept` names `application/problem+json` ([`AnswerForm::accepts_problem`]).
     pub problem: bool,
     /// The caller is on this machine and may see policy names and numbers.
@@ -21,6 +23,24 @@ pub struct AnswerForm {
 }
 
 impl AnswerForm {
+    /// The form for this request, or for bytes that were none.
+    #[must_use]
+    pub fn of(request: Option<(&RequestHead, &[u8])>, keep_alive: bool, local: bool, date: SystemTime) -> Self {
+        let accept = request.and_then(|(head, buf)| head.fields.value(FieldKind::Accept, buf));
+        let persistence = match request {
+            Some((head, _)) if keep_alive && head.version == Version::Http10 => Persistence::KeepAlive,
+            _ if keep_alive => Persistence::Silent,
+            _ => Persistence::Close,
+        };
+        Self {
+            head_request: request.is_some_and(|(head, _)| head.method == Method::Head),
+            persistence,
+            problem: accept.is_some_and(Self::accepts_problem),
+            local,
+            date,
+        }
+    }
+
     /// Whether an `Accept` value asks for `application/problem+json` by name. A wildcard does not: every client
     /// sends one, and a person in front of curl reads a line of text more easily.
     #[must_use]
@@ -76,8 +96,10 @@ fn push_head(head: &mut String, refusal: &Refusal<'_>, form: &AnswerForm, body_l
     if refusal.retries_spent {
         head.push_str("x-plimsoll-retry: no\r\n");
     }
-    if form.close {
-        head.push_str("Connection: close\r\n");
+    match form.persistence {
+        Persistence::Silent => {}
+        Persistence::Close => head.push_str("Connection: close\r\n"),
+        Persistence::KeepAlive => head.push_str("Connection: keep-alive\r\n"),
     }
     head.push_str("\r\n");
 }
@@ -114,8 +136,13 @@ mod tests {
     use super::super::Numbers;
     use super::*;
 
-    const FORM: AnswerForm =
-        AnswerForm { head_request: false, close: false, problem: false, local: true, date: SystemTime::UNIX_EPOCH };
+    const FORM: AnswerForm = AnswerForm {
+        head_request: false,
+        persistence: Persistence::Silent,
+        problem: false,
+        local: true,
+        date: SystemTime::UNIX_EPOCH,
+    };
 
     fn circuit_open() -> Refusal<'static> {
         Refusal {
@@ -140,7 +167,10 @@ mod tests {
 
     #[test]
     fn problem_json_when_it_is_named() {
-        insta::assert_snapshot!(answer(&circuit_open(), &AnswerForm { problem: true, close: true, ..FORM }));
+        insta::assert_snapshot!(answer(
+            &circuit_open(),
+            &AnswerForm { problem: true, persistence: Persistence::Close, ..FORM }
+        ));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use plimsoll_policy::normal_path;
 use plimsoll_resilience::Reason;
 
 use self::hosts::split_authority;
-use crate::capture::{Origin, Purpose, leads_to_us};
+use crate::capture::{Origin, Purpose};
 use crate::reject::Refusal;
 use crate::runtime::process::Process;
 use crate::snapshot::{Endpoints, Route, Service, ServiceIndex, Snapshot};
@@ -101,7 +101,7 @@ pub fn find(
         Purpose::Outbound => outbound(snapshot, origin, head, &asked()?)?,
     };
     if let Target::Address(address) = target
-        && leads_to_us(address, &process.own_ports.load())
+        && process.own.is_at(address)
     {
         return Err(NotRouted { reason: Reason::Loop, detail: None });
     }

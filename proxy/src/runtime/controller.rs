@@ -3,12 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use plimsoll_policy::{Diagnostic, Diagnostics, Source};
 use plimsoll_resilience::Timestamp;
 use plimsoll_resilience::breaker::State;
-use plimsoll_resilience::protection::ForceError;
+use plimsoll_resilience::protection::{BreakerScope, ForceError, Protection};
 use tokio_util::sync::CancellationToken;
 
 use super::drain::Phase;
@@ -20,6 +20,10 @@ use crate::capture::Purpose;
 use crate::pick::Endpoint;
 use crate::report::{PolicyChange, Published};
 use crate::snapshot::{Compiled, Endpoints, Listen, Registry, Service, Snapshot, compile};
+
+/// How often a `listen` that is in use is tried again, and how long between.
+const BIND_TRIES: u32 = 10;
+const BIND_PAUSE: Duration = Duration::from_millis(10);
 
 /// The one place that changes what is in force: one change at a time.
 #[derive(Debug)]
@@ -176,9 +180,22 @@ impl Controller {
         let is_new = |listen: &&Listen| !listening.iter().any(|known| known.serves(listen));
         let bind = |listen: &Listen| {
             let refused = |error| Refused::Listen { policy: listen.policy.clone(), address: listen.wanted, error };
-            Ok((listen.clone(), listeners::bind(listen.wanted, self.process.workers.len()).map_err(refused)?))
+            Ok((listen.clone(), self.bind(listen.wanted).map_err(refused)?))
         };
         listens.iter().filter(is_new).map(bind).collect()
+    }
+
+    /// A `listen` that was taken away a moment ago and is put back may still be closing on some worker.
+    fn bind(&self, address: SocketAddr) -> io::Result<Bound> {
+        let mut result = listeners::bind(address, self.process.workers.len());
+        for _ in 0..BIND_TRIES {
+            match &result {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(BIND_PAUSE),
+                _ => break,
+            }
+            result = listeners::bind(address, self.process.workers.len());
+        }
+        result
     }
 
     /// The swap: from here on nothing can fail.
@@ -199,6 +216,11 @@ impl Controller {
         // Connections on an address that is no longer listened on live on; their calls go where they went.
         compiled.snapshot.inherit_listens(&self.process.snapshot.load());
         state.listening = staying;
+        for known in &mut state.listening {
+            if let Some(listen) = compiled.listens.iter().find(|listen| known.serves(listen)) {
+                known.policy = Some(listen.policy.clone());
+            }
+        }
         self.own_ports(state, bound.iter().map(|(_, bound)| bound.address.port()));
         compiled.put_limits_in_force(now);
         let callers = compiled.snapshot.inbound().connections.filter(|limit| limit.mode.enforces());
@@ -218,7 +240,7 @@ impl Controller {
     fn own_ports(&self, state: &InForce, fresh: impl Iterator<Item = u16>) {
         let listening = state.listening.iter().map(|known| known.bound.port());
         let ports = listening.chain(fresh).chain(state.admin_ports);
-        self.process.own_ports.store(Arc::new(ports.collect()));
+        self.process.own.set_ports(ports.collect());
     }
 
     fn lock(&self) -> MutexGuard<'_, InForce> {
@@ -311,6 +333,20 @@ fn endpoints_of(service: &Service) -> Vec<Endpoint> {
         Endpoints::AsAddressed => Vec::new(),
         Endpoints::Fixed(endpoints) => endpoints.clone(),
         Endpoints::Resolved(resolved) => resolved.load().to_vec(),
+    }
+}
+
+/// Breakers of endpoints that policy or DNS no longer names. Without a list of its own a dependency has any endpoint.
+fn forget_gone(endpoints: &[Endpoint], protection: &mut Protection, now: Timestamp) {
+    if endpoints.is_empty() {
+        return;
+    }
+    for breaker in protection.view(now).breakers {
+        if let BreakerScope::Endpoint(key) = breaker.scope
+            && !endpoints.iter().any(|endpoint| endpoint.key == key)
+        {
+            protection.forget_endpoint(key);
+        }
     }
 }
 
@@ -410,7 +446,11 @@ impl Control for Controller {
         let snapshot = self.process.snapshot.load();
         for service in snapshot.services() {
             let median = published.of(service.rest.stats).map(|percentiles| percentiles.p50);
-            service.dependency.with(|shared| shared.protection.set_median_latency(median));
+            let endpoints = endpoints_of(service);
+            service.dependency.with(|shared| {
+                shared.protection.set_median_latency(median);
+                forget_gone(&endpoints, &mut shared.protection, self.process.clock.now());
+            });
         }
     }
 }

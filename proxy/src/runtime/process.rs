@@ -11,6 +11,7 @@ use super::drain::Drain;
 use super::memory::KeptBodies;
 use super::resolver::Resolver;
 use super::worker::Message;
+use crate::capture::Own;
 use crate::cli::Options;
 use crate::dependency::DependencyId;
 use crate::report::{Direction, Report};
@@ -28,8 +29,8 @@ pub struct Process {
     pub snapshot: Arc<ArcSwap<Snapshot>>,
     /// How far the drain has come.
     pub drain: Drain,
-    /// Ports that this process listens on.
-    pub own_ports: ArcSwap<Vec<u16>>,
+    /// What leads back to this process.
+    pub own: Own,
     /// Names to addresses.
     pub resolver: Resolver,
     /// Memory of bodies that may be sent again.

@@ -3,15 +3,16 @@
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use arc_swap::ArcSwap;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use plimsoll_policy::PolicySet;
 use plimsoll_resilience::Random;
-use tokio::sync::mpsc;
+use tokio::runtime::LocalOptions;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::clock::Clock;
 use super::controller::{Controller, Refused};
@@ -24,7 +25,7 @@ use super::resolver::Resolver;
 use super::signals::Signals;
 use super::worker::{Message, Worker};
 use crate::admin::{BindError, Listeners, Token, TokenError};
-use crate::capture::Purpose;
+use crate::capture::{Own, Purpose};
 use crate::cli::Options;
 use crate::report::{LogError, Report, start_log};
 use crate::snapshot::{Registry, Snapshot, compile};
@@ -95,12 +96,12 @@ pub fn run(options: Options) -> Result<(), StartError> {
     Ok(())
 }
 
-type Mailbox = mpsc::UnboundedReceiver<Message>;
+type Mailbox = UnboundedReceiver<Message>;
 
 fn prepare(options: Options, report: Report) -> Result<(Arc<Process>, Registry, Vec<Mailbox>), StartError> {
     let clock = Clock::start();
     let count = options.workers.map_or_else(default_workers, NonZeroUsize::get);
-    let (workers, mailboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+    let (workers, mailboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
     let snapshot = Arc::new(ArcSwap::from_pointee(Snapshot::empty()));
     let desk = EventDesk { report: report.clone(), snapshot: Arc::clone(&snapshot), clock };
     let mut registry = Registry::new(report.clone(), Arc::new(desk), random_seed());
@@ -111,7 +112,7 @@ fn prepare(options: Options, report: Report) -> Result<(Arc<Process>, Registry, 
         clock,
         snapshot,
         drain: Drain::default(),
-        own_ports: ArcSwap::default(),
+        own: Own::default(),
         resolver: Resolver::start()?,
         kept_bodies: KeptBodies::default(),
         report,
@@ -120,6 +121,7 @@ fn prepare(options: Options, report: Report) -> Result<(Arc<Process>, Registry, 
         callers: Arc::default(),
         workers,
     };
+    process.own.refresh_addresses();
     Ok((Arc::new(process), registry, mailboxes))
 }
 
@@ -127,21 +129,24 @@ fn start_workers(process: &Arc<Process>, mailboxes: Vec<Mailbox>) -> io::Result<
     let mut seeds = Random::new(random_seed());
     let start = |(number, mailbox): (usize, Mailbox)| {
         let (process, seed) = (Arc::clone(process), seeds.next_u64());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build_local(tokio::runtime::LocalOptions::default());
-        // Made here, so that what fails to start fails before anything is served; moved to its thread before any use.
-        drop(runtime?);
-        thread::Builder::new().name(format!("worker-{number}")).spawn(move || work(process, seed, mailbox))
+        let (started, result) = mpsc::channel();
+        let work = move || work(process, seed, mailbox, &started);
+        let worker = thread::Builder::new().name(format!("worker-{number}")).spawn(work)?;
+        result.recv().unwrap_or_else(|_| Err(io::Error::other("a worker ended as it began")))?;
+        Ok(worker)
     };
     mailboxes.into_iter().enumerate().map(start).collect()
 }
 
-fn work(process: Arc<Process>, seed: u64, mailbox: Mailbox) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default())
-        .expect("a runtime like this one was made a moment ago");
+fn work(process: Arc<Process>, seed: u64, mailbox: Mailbox, started: &mpsc::Sender<io::Result<()>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    let (runtime, result) = match runtime {
+        Ok(runtime) => (Some(runtime), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    // Whoever started us is waiting for this.
+    let _ = started.send(result);
+    let Some(runtime) = runtime else { return };
     let (report, collection) = process.report.worker();
     let worker = Worker::new(process, report, seed);
     runtime.block_on(worker.run(mailbox, collection));

@@ -143,9 +143,9 @@ impl Worker {
         idle: Duration,
         now: Timestamp,
     ) {
-        // Somebody waits for the socket: closing it is what lets them go on.
-        if !dependency.sockets().wanted() {
-            self.pool.borrow_mut().put(upstream, patience, idle, now);
+        self.pool.borrow_mut().put(upstream, patience, idle, now);
+        if dependency.sockets().wanted() {
+            dependency.sockets().nudge();
         }
     }
 
@@ -189,6 +189,7 @@ impl Worker {
     }
 
     fn sweep(&self) {
+        self.process.own.refresh_addresses();
         let snapshot = self.snapshot();
         self.pool
             .borrow_mut()

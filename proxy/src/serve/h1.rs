@@ -115,6 +115,10 @@ async fn next_request(worker: &Worker, down: &mut Downstream) -> Option<Next> {
                 Err(error) => return Some(Next::Malformed(error)),
             }
         }
+        if down.buf[..] == *b"\r\n" {
+            // Some clients send an empty line after a body (RFC 9112 2.2): it begins nothing.
+            down.buf.clear();
+        }
         seen = down.buf.len();
         if seen == 0 {
             worker.buffers.give_back(std::mem::take(&mut down.buf));
@@ -221,13 +225,8 @@ async fn refuse(
     refusal: &Refusal<'_>,
     request: Option<(&RequestHead, Timestamp)>,
 ) -> After {
-    let form = AnswerForm {
-        head_request: false,
-        close: true,
-        problem: false,
-        local: down.is_local(),
-        date: worker.clock.wall(worker.now()),
-    };
+    let head = request.map(|(head, _)| (head, &down.buf[..]));
+    let form = AnswerForm::of(head, false, down.is_local(), worker.clock.wall(worker.now()));
     let mut answer = Vec::new();
     write_answer(&mut answer, refusal, &form);
     report_refused(worker, down, refusal, request);

@@ -18,7 +18,7 @@ use crate::pick::Endpoint;
 use crate::report::StatsId;
 use crate::route::hosts::Hosts;
 
-/// Dependencies without a policy that connections on a former `listen` address are still served for.
+/// Former `listen` addresses whose connections are still served.
 const MAX_RETIRED: usize = 64;
 
 /// A service's place in its snapshot.
@@ -199,8 +199,10 @@ impl Snapshot {
     /// Keeps serving connections on addresses that `before` listened on and this one does not: they go to the same
     /// dependency if it still has a policy, else to what it was.
     pub fn inherit_listens(&mut self, before: &Self) {
+        let own = self.listens.len();
         for (address, old) in &before.listens {
-            if self.by_listen(*address).is_some() || self.services.len() - self.named >= MAX_RETIRED {
+            let retired = self.listens.len() - own;
+            if self.by_listen(*address).is_some() || retired >= MAX_RETIRED {
                 continue;
             }
             let old = &before.services[old.0 as usize];
