@@ -22,7 +22,7 @@ use crate::report::{PolicyChange, Published};
 use crate::snapshot::{Compiled, Endpoints, Listen, Registry, Service, Snapshot, compile};
 
 /// How often a `listen` that is in use is tried again, and how long between.
-const BIND_TRIES: u32 = 10;
+const BIND_TRIES: u32 = 30;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 
 /// The one place that changes what is in force: one change at a time.
@@ -76,6 +76,9 @@ pub enum Refused {
     /// Two policies for one destination.
     #[error(transparent)]
     Ambiguous(#[from] plimsoll_policy::Ambiguous),
+    /// The proxy is on its way out and begins nothing new.
+    #[error("the proxy is draining: no policy is taken any more")]
+    Draining,
     /// An address of `target.listen`.
     #[error("{policy}: cannot listen on {address}: {error}; another process may hold the port")]
     Listen {
@@ -149,6 +152,9 @@ impl Controller {
     }
 
     fn try_apply(&self, sources: &[Source], source: &'static str) -> Result<Taken, Refused> {
+        if self.process.drain.phase() == Phase::Closing {
+            return Err(Refused::Draining);
+        }
         let set = plimsoll_policy::parse(sources).map_err(Refused::Policy)?;
         let options = &self.process.options;
         let (namespace, workload) = (options.namespace.as_deref(), options.workload.as_deref());

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 
 /// Connections the kernel may hold for us until they are accepted; it caps this at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -47,6 +47,30 @@ pub fn counterpart(address: SocketAddr) -> Option<SocketAddr> {
     Some(SocketAddr::new(other, address.port()))
 }
 
+/// Has the kernel drop every segment that would begin a connection, as if it had been lost on the way. Those that have
+/// begun go on, so that a listener can be emptied and closed without resetting anybody.
+///
+/// # Errors
+/// What the kernel says.
+pub fn take_no_more(listener: &tokio::net::TcpListener) -> io::Result<()> {
+    // A socket filter (classic BPF, see the kernel's networking/filter.rst) sees a segment from its TCP header on, and
+    // says how many of its bytes are kept. The flags are byte 13; a SYN without anything else begins a connection.
+    const LOAD_BYTE: u16 = 0x30;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const AND: u16 = 0x54;
+    const RETURN: u16 = 0x06;
+    const FLAGS: u32 = 13;
+    const SYN: u32 = 0x02;
+    SockRef::from(listener).attach_filter(&[
+        SockFilter::new(LOAD_BYTE, 0, 0, FLAGS),
+        // ECN sets two flags of its own in a SYN (RFC 3168 6.1.1).
+        SockFilter::new(AND, 0, 0, !0xc0),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, SYN),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ])
+}
+
 fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -64,6 +88,25 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who has begun to connect gets through, whoever begins now is not answered.
+    #[test]
+    fn a_listener_that_takes_no_more_still_has_those_it_has_taken() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let before = std::net::TcpStream::connect(address).unwrap();
+            take_no_more(&listener).unwrap();
+            let begins_now = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None).unwrap();
+            let begun = begins_now.connect(&address.into());
+            assert_eq!(begun.unwrap_err().raw_os_error(), Some(libc::EINPROGRESS));
+            let (_, peer) = listener.accept().await.unwrap();
+            assert_eq!(peer, before.local_addr().unwrap());
+            let nobody = tokio::time::timeout(std::time::Duration::from_millis(20), listener.accept()).await;
+            assert!(nobody.is_err(), "a connection that began later was taken");
+        });
+    }
 
     #[test]
     fn a_port_that_a_plimsoll_holds_already_is_in_use() {

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::buffers::{Buffers, Spare};
 use super::clock::Clock;
 use super::drain::Phase;
+use super::listeners;
 use super::process::{Accepting, Process};
 use super::timers::Timers;
 use crate::capture::{Origin, Purpose};
@@ -35,6 +36,9 @@ use crate::snapshot::Snapshot;
 const SWEEP: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the process is out of descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// How long handshakes that had begun may take before a listener is closed.
+const HANDSHAKES: Duration = Duration::from_millis(100);
 
 /// What a worker is told from outside.
 #[derive(Debug)]
@@ -210,16 +214,22 @@ impl Worker {
         }
     }
 
-    /// Connections that the kernel has completed for us belong to us: they are taken before the socket is closed.
+    /// Connections that the kernel has completed, or is completing, belong to us: they are taken before the socket is
+    /// closed, which would reset them. Who only begins to connect is not answered any more.
     async fn accept_the_rest(self: Rc<Self>, listener: TcpListener, purpose: Purpose) {
-        let Ok(listener) = listener.into_std() else { return };
-        while let Ok((stream, peer)) = listener.accept() {
-            if stream.set_nonblocking(true).is_ok()
-                && let Ok(stream) = TcpStream::from_std(stream)
-            {
-                self.take(stream, peer, purpose);
-            }
+        if let Err(error) = listeners::take_no_more(&listener) {
+            tracing::debug!(%error, "connections that are made at this moment may be reset");
         }
+        let rest = async {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, peer)) => self.take(stream, peer, purpose),
+                    Err(error) => self.refused_by_kernel(&error).await,
+                }
+            }
+        };
+        // Ends by the clock: handshakes that had begun are through by then.
+        let _ = tokio::time::timeout(HANDSHAKES, rest).await;
     }
 
     fn take(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, purpose: Purpose) {
