@@ -1,5 +1,6 @@
 //! Policy from its source into force, and everything an operator asks of a running proxy.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -342,6 +343,31 @@ fn endpoints_of(service: &Service) -> Vec<Endpoint> {
     }
 }
 
+/// A service as it is in force, with every rule that holds for a call of it.
+fn dump(service: &Service) -> serde_json::Value {
+    let endpoints: Vec<_> = endpoints_of(service).iter().map(|endpoint| endpoint.address.to_string()).collect();
+    let routes = std::iter::once(&service.rest).chain(&service.routes).map(|route| {
+        serde_json::json!({
+            "name": route.name.as_deref(),
+            "match": format!("{:?}", route.matcher),
+            "rules": format!("{:?}", route.rules),
+        })
+    });
+    serde_json::json!({
+        "dependency": &*service.dependency.name,
+        "policy": service.policy.as_deref(),
+        "mode": service.mode.as_str(),
+        "hosts": service.hosts,
+        "endpoints": endpoints,
+        "max_connections": service.connections.map(|limit| limit.config.max),
+        "routes": routes.collect::<Vec<_>>(),
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Breakers of endpoints that policy or DNS no longer names. Without a list of its own a dependency has any endpoint.
 fn forget_gone(endpoints: &[Endpoint], protection: &mut Protection, now: Timestamp) {
     if endpoints.is_empty() {
@@ -404,7 +430,12 @@ impl Control for Controller {
 
     fn config_dump(&self) -> serde_json::Value {
         let snapshot = self.process.snapshot.load_full();
-        serde_json::json!({ "generation": &*snapshot.generation, "snapshot": format!("{snapshot:#?}") })
+        serde_json::json!({
+            "generation": &*snapshot.generation,
+            "drain": { "delay_ms": millis(snapshot.drain.delay), "grace_ms": millis(snapshot.drain.grace) },
+            "listen": self.listens().into_iter().map(|(policy, address)| (policy, address.to_string())).collect::<BTreeMap<_, _>>(),
+            "services": snapshot.services().map(|service| dump(service)).collect::<Vec<_>>(),
+        })
     }
 
     async fn put_policy(&self, name: String, text: String) -> PutAnswer {
