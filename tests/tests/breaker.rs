@@ -105,7 +105,11 @@ fn client_errors_and_pushback_never_open_it() {
 
 #[test]
 fn a_thousand_calls_with_a_deadline_of_1_ms_leave_it_closed() {
-    let server = Upstream::start(|_| upstream::after(Duration::from_millis(20), upstream::ok("ok")));
+    // Healthy, and far from done after 1 ms even on a busy machine; the threshold of the breaker is 2 s.
+    let server = Upstream::start(|request| match request.field("x-envoy-expected-rq-timeout-ms") {
+        Some("1") => upstream::after(Duration::from_secs(1), upstream::ok("ok")),
+        _ => upstream::ok("ok"),
+    });
     let dependency = listened("fraud-api", server.address, "  circuitBreaker: {}");
     let proxy = Setup::new().workers(2).policy(&dependency.policy).start();
     let load = Load::start(dependency.listen, 8, &Ask::get().field("x-envoy-expected-rq-timeout-ms", "1"));
