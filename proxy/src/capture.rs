@@ -96,6 +96,20 @@ impl Own {
         self.addresses.store(Arc::new(addresses.collect()));
     }
 
+    /// Whether `ip` is an address by which others reach this machine.
+    #[must_use]
+    pub fn is_address(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        if ip.is_loopback() || ip.is_unspecified() {
+            return false;
+        }
+        // An address that is not known may have been given to us a moment ago.
+        self.addresses.load().contains(&ip) || {
+            self.refresh_addresses();
+            self.addresses.load().contains(&ip)
+        }
+    }
+
     /// Whether connecting to `address` would lead back into one of our own listeners.
     ///
     /// A loopback, unspecified or interface address with a port we listen on is ours, whichever of them the listener

@@ -158,7 +158,12 @@ impl Answer {
             let more = if self.buf.capacity() < STREAMING { STREAMING - self.buf.capacity() } else { INITIAL };
             self.buf.reserve(more);
         }
-        poll_read(stream, &mut self.buf, cx)
+        let read = poll_read(stream, &mut self.buf, cx);
+        if read.is_pending() && self.buf.is_empty() {
+            // Readiness was stale: whoever waits for an answer waits without a buffer.
+            buffers.give_back(std::mem::take(&mut self.buf));
+        }
+        read
     }
 
     /// Looks at what has arrived since the last time. Call again until it finds nothing.

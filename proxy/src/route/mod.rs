@@ -115,7 +115,9 @@ pub fn find(
 fn inbound(process: &Process, origin: &Origin) -> Result<Target, NotRouted> {
     let loops = NotRouted { reason: Reason::Loop, detail: None };
     match (origin.destination, process.options.app) {
-        (Some(destination), _) => Ok(Target::Address(destination)),
+        (Some(destination), _) if process.own.is_address(destination.ip()) => Ok(Target::Address(destination)),
+        // A redirect also catches what is only on its way through this machine: it is not ours to carry.
+        (Some(_), _) => Err(NotRouted::new(Reason::Forbidden, "the destination is not an address of this workload")),
         (None, Some(app)) => Ok(Target::Address(app)),
         (None, None) => Err(loops),
     }

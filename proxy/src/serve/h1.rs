@@ -151,7 +151,8 @@ fn poll_more(worker: &Worker, down: &mut Downstream, deadline: Option<Timestamp>
         match poll_read(&mut down.stream, &mut down.buf, cx) {
             Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(More::Ended),
             Poll::Ready(Ok(_)) => return Poll::Ready(More::Read),
-            // Readiness was stale.
+            // Readiness was stale, as it always is for a connection that has just been accepted.
+            Poll::Pending if down.buf.is_empty() => worker.buffers.give_back(std::mem::take(&mut down.buf)),
             Poll::Pending => {}
         }
     }
