@@ -1,0 +1,221 @@
+//! Which name is looked up next, and whom its answer is for. Is told the time, and asks nobody itself.
+//!
+//! ```text
+//!           ask                poll_next                on_answer
+//!   nobody -----> queued (lane) -----> running (a thread) -----> held, everyone told
+//!                   |  nobody waits any more                      |  its time is over
+//!                   +------------> forgotten                      +---> nobody
+//! ```
+//!
+//! It keeps a name whose look-up hangs from sinking the others:
+//! - A name is looked up once at a time, whoever asks meanwhile waits for the same answer. The port plays no part.
+//! - A failure is an answer too and is held, for a shorter time: a dead name that is asked for all the time costs one
+//!   look-up a second.
+//! - What took long last time takes a thread for long: slow names share few threads, names never heard of share more,
+//!   and names that were quick may use all. Within a lane first come, first served.
+//! - A look-up that nobody waits for any more is not begun. Past [`MOST`] names the next is refused at once.
+//!
+//! Not done: an answer is not used beyond its time, and not renewed before it is asked for again.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::ResolveError;
+
+/// The system's resolver does not say how long an answer holds. This is short enough for a failover by DNS, and long
+/// enough that a busy forward proxy does not ask for every connection.
+const HOLDS: Duration = Duration::from_secs(5);
+/// How long a failure is repeated without asking: as short as a caller may wait who has just created the name.
+const FAILURE_HOLDS: Duration = Duration::from_secs(1);
+/// A look-up that takes longer is slow: one lost datagram to a name server costs 5 s by default, a local answer some
+/// milliseconds.
+const PROMPT: Duration = Duration::from_secs(1);
+/// Answers kept: callers choose the names.
+const MOST_HELD: usize = 1024;
+/// Names queued or running.
+pub const MOST: usize = 256;
+/// Bytes of the longest DNS name, with the dot at its end. What is longer is not worth keeping.
+pub const LONGEST: usize = 254;
+
+/// Addresses, never none; their ports are of no account.
+pub type Found = Result<Arc<[SocketAddr]>, ResolveError>;
+
+/// What there is for whoever asks.
+#[derive(Debug)]
+pub enum Asked {
+    /// All there is to say.
+    Answered(Found),
+    /// The answer will be told here. Dropping it is no longer waiting.
+    Waits(watch::Receiver<Option<Found>>),
+}
+
+/// See the module documentation. After each [`Self::ask`] and each [`Self::on_answer`], [`Self::poll_next`] gives the one
+/// name that may have got its turn by that.
+#[derive(Debug, Default)]
+pub struct Names {
+    held: HashMap<Arc<str>, Held>,
+    flights: HashMap<Arc<str>, Flight>,
+    /// Per lane.
+    queued: [VecDeque<Arc<str>>; LANES],
+    /// Per lane.
+    running: [usize; LANES],
+}
+
+#[derive(Debug)]
+struct Held {
+    found: Found,
+    until: Instant,
+    prompt: bool,
+}
+
+/// A look-up, queued or running.
+#[derive(Debug)]
+struct Flight {
+    lane: Lane,
+    begun: Option<Instant>,
+    told: watch::Sender<Option<Found>>,
+}
+
+/// Names by how long they are likely to take a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Prompt,
+    New,
+    Slow,
+}
+
+const LANES: usize = 3;
+
+impl Lane {
+    const ALL: [Self; LANES] = [Self::Prompt, Self::New, Self::Slow];
+
+    /// Threads that this lane and those behind it take together.
+    const fn room(self) -> usize {
+        match self {
+            Self::Prompt => 32,
+            Self::New => 24,
+            Self::Slow => 8,
+        }
+    }
+}
+
+impl Names {
+    /// The answer that holds at `now`.
+    #[must_use]
+    pub fn held(&self, name: &str, now: Instant) -> Option<Found> {
+        let held = self.held.get(&*folded(name))?;
+        (now < held.until).then(|| held.found.clone())
+    }
+
+    /// What there is for someone who asks for `name` at `now`.
+    pub fn ask(&mut self, name: &str, now: Instant) -> Asked {
+        if name.len() > LONGEST {
+            return Asked::Answered(Err(ResolveError::TooLong));
+        }
+        let name = folded(name);
+        if let Some(found) = self.held(&name, now) {
+            return Asked::Answered(found);
+        }
+        if let Some(flight) = self.flights.get(&*name) {
+            return Asked::Waits(flight.told.subscribe());
+        }
+        if self.flights.len() >= MOST {
+            self.forget_abandoned();
+        }
+        if self.flights.len() >= MOST {
+            return Asked::Answered(Err(ResolveError::Busy));
+        }
+        Asked::Waits(self.queue(name.into()))
+    }
+
+    /// The next name to look up, from `now` on.
+    #[must_use = "its place is taken until `on_answer`"]
+    pub fn poll_next(&mut self, now: Instant) -> Option<Arc<str>> {
+        for lane in Lane::ALL {
+            while self.has_room(lane)
+                && let Some(name) = self.queued[lane as usize].pop_front()
+            {
+                let flight = self.flights.get_mut(&name).expect("what is queued has a flight");
+                if flight.told.is_closed() {
+                    self.flights.remove(&name);
+                    continue;
+                }
+                flight.begun = Some(now);
+                self.running[lane as usize] += 1;
+                return Some(name);
+            }
+        }
+        None
+    }
+
+    /// The look-up of a name that [`Self::poll_next`] gave has ended.
+    pub fn on_answer(&mut self, name: &str, found: Found, now: Instant) {
+        let ended = self.flights.remove_entry(name);
+        let Some((name, Flight { lane, begun: Some(begun), told })) = ended else {
+            debug_assert!(false, "{name} is not being looked up");
+            return;
+        };
+        self.running[lane as usize] -= 1;
+        let until = now + if found.is_ok() { HOLDS } else { FAILURE_HOLDS };
+        let prompt = now.duration_since(begun) <= PROMPT;
+        self.hold(name, Held { found: found.clone(), until, prompt });
+        told.send_replace(Some(found));
+    }
+
+    /// One more of `lane` takes a thread from it and from the lanes before it.
+    fn has_room(&self, lane: Lane) -> bool {
+        let taken = |from: Lane| self.running[from as usize..].iter().sum::<usize>();
+        Lane::ALL[..=lane as usize].iter().all(|lane| taken(*lane) < lane.room())
+    }
+
+    fn queue(&mut self, name: Arc<str>) -> watch::Receiver<Option<Found>> {
+        let lane = match self.held.get(&name) {
+            Some(held) if held.prompt => Lane::Prompt,
+            Some(_) => Lane::Slow,
+            None => Lane::New,
+        };
+        let (told, answer) = watch::channel(None);
+        self.queued[lane as usize].push_back(Arc::clone(&name));
+        self.flights.insert(name, Flight { lane, begun: None, told });
+        answer
+    }
+
+    fn forget_abandoned(&mut self) {
+        let flights = &mut self.flights;
+        for queue in &mut self.queued {
+            queue.retain(|name| {
+                let waited_for = !flights[name].told.is_closed();
+                if !waited_for {
+                    flights.remove(name);
+                }
+                waited_for
+            });
+        }
+    }
+
+    /// Answers are kept beyond their time, for what they say about the next look-up, until there is need of room.
+    fn hold(&mut self, name: Arc<str>, held: Held) {
+        if self.held.len() >= MOST_HELD && !self.held.contains_key(&name) {
+            let oldest = self.held.iter().min_by_key(|(_, held)| held.until).map(|(name, _)| Arc::clone(name));
+            oldest.and_then(|oldest| self.held.remove(&oldest));
+        }
+        self.held.insert(name, held);
+    }
+}
+
+/// Names are the same in any case of letters; of names in different ones each would take a thread.
+fn folded(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    }
+}
