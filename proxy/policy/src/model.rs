@@ -65,7 +65,7 @@ pub struct DependencyPolicy {
     pub rules: Arc<Rules>,
     /// `timeouts.idle` for upgrades and CONNECT, whose built-in value is longer.
     pub tunnel_idle: Duration,
-    /// Narrower rules; the first that matches wins. The first is `RouteId(1)`.
+    /// Narrower rules; the first that matches wins.
     pub routes: Vec<Route>,
     /// What its calls share.
     pub protection: ProtectionConfig,

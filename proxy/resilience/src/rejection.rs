@@ -6,7 +6,8 @@ use crate::breaker;
 use crate::reason::Reason;
 use crate::time::Timestamp;
 
-/// A route of a dependency, in the order of its policy. `RouteId::REST` is for what no named route matches.
+/// A route of a dependency, by the number that its [`Protection`](crate::Protection) gave to its name and never gives to
+/// another one. `RouteId::REST` is for what no named route matches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RouteId(pub u32);
 

@@ -457,6 +457,8 @@ impl Control for Controller {
     }
 
     fn force(&self, order: &ForceOrder) -> Result<(), ForceRefused> {
+        // Between the look-up of a name and the order no other policy comes into force.
+        let _in_force = self.lock();
         let snapshot = self.process.snapshot.load();
         let service = find(&snapshot, &order.dependency)?;
         let route = match &order.route {

@@ -30,7 +30,7 @@ impl EventSink for EventDesk {
         let service = snapshot.services().find(|service| &*service.dependency.name == dependency);
         let (route, endpoint) = match *scope {
             BreakerScope::Dependency => (None, None),
-            BreakerScope::Route(id) => (service.and_then(|service| service.route(id.0 as usize).name.as_deref()), None),
+            BreakerScope::Route(id) => (service.and_then(|service| service.route_name(id)), None),
             BreakerScope::Endpoint(key) => (None, service.and_then(|service| address_of(service, key))),
         };
         self.report.events().circuit(&CircuitChange {
@@ -55,5 +55,60 @@ pub fn address_of(service: &Service, key: EndpointKey) -> Option<String> {
         Endpoints::AsAddressed => None,
         Endpoints::Fixed(endpoints) => find(endpoints),
         Endpoints::Resolved(resolved) => find(&resolved.load()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_policy::{Source, parse};
+    use plimsoll_resilience::Timestamp;
+    use plimsoll_resilience::breaker::Forced;
+
+    use super::*;
+    use crate::snapshot::{Compiled, Registry, compile};
+
+    fn policy(routes: &[&str]) -> String {
+        let routes = routes.iter().map(|name| format!("{{name: {name}, match: {{path: {{prefix: /{name}}}}}}}"));
+        format!(
+            "apiVersion: plimsoll.dev/v1alpha1\nkind: DependencyPolicy\nmetadata: {{name: fraud-api, namespace: shop}}\n\
+             spec: {{target: {{hosts: [fraud.internal]}}, circuitBreaker: {{scope: Route}}, routes: [{}]}}\n",
+            routes.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// A breaker may speak before the snapshot that put its route into another place is there, and after.
+    #[test]
+    fn an_event_names_its_own_route_whatever_the_order_of_the_generation_in_force() {
+        let report = Report::new(None).unwrap().0;
+        let snapshot = Arc::new(ArcSwap::from_pointee(Snapshot::empty()));
+        let desk = EventDesk { report: report.clone(), snapshot: Arc::clone(&snapshot), clock: Clock::start() };
+        let mut told = report.events().subscribe();
+        let mut registry = Registry::new(report, Arc::new(desk), 1);
+        let mut next = |generation: &str, routes: &[&str]| -> Compiled {
+            let set = parse(&[Source::new("test", policy(routes))]).unwrap();
+            let compiled = compile(&set, Some("shop"), None, &mut registry, generation, Timestamp::ZERO);
+            compiled.put_limits_in_force(Timestamp::ZERO);
+            compiled
+        };
+        let charge_of = |snapshot: &Snapshot| {
+            let service = snapshot.dependencies().next().expect("the only one");
+            let charge = service.routes.iter().find(|route| route.name.as_deref() == Some("charge")).expect("named");
+            (Arc::clone(&service.dependency), charge.id)
+        };
+        let mut force = |forced, before: &str| {
+            let (dependency, charge) = charge_of(&snapshot.load());
+            let force = |shared: &mut crate::dependency::Shared| {
+                shared.protection.force(Some(charge), forced, Timestamp::MAX, Timestamp::ZERO)
+            };
+            dependency.with(force).unwrap();
+            let told = told.try_recv().expect("told");
+            assert!(told.data.contains(r#""route":"charge""#), "{before}: {}", told.data);
+        };
+        snapshot.store(Arc::new(next("local-1", &["charge"]).snapshot));
+        force(Forced::Open, "as it was");
+        let compiled = next("local-2", &["refund", "charge"]);
+        force(Forced::Closed, "new limits, old snapshot");
+        snapshot.store(Arc::new(compiled.snapshot));
+        force(Forced::Auto, "all new");
     }
 }

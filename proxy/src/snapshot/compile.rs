@@ -1,4 +1,4 @@
-//! From checked policy to a snapshot. Off the data path; touches nothing that is in force.
+//! From checked policy to a snapshot. Off the data path; changes nothing that is in force.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -202,8 +202,9 @@ impl<'r> Builder<'r> {
         let connections = policy.connections.filter(|limit| limit.mode.enforces()).map(|limit| limit.config);
         self.names(policy, index, &name);
         let stats = |route: Option<&str>| self.registry.report.stats(Direction::Outbound, &name, route);
-        let routes = policy.routes.iter().enumerate().map(|(number, route)| Route {
-            id: RouteId(u32::try_from(number + 1).expect("routes are bounded by the size of their source")),
+        let id_of = |route: &str| dependency.with(|shared| shared.protection.route_id(route));
+        let routes = policy.routes.iter().map(|route| Route {
+            id: id_of(&route.name),
             name: Some(route.name.as_str().into()),
             matcher: route.matcher.clone(),
             rules: Arc::clone(&route.rules),

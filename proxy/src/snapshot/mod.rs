@@ -81,7 +81,7 @@ pub struct Service {
 /// The rules of one route.
 #[derive(Debug)]
 pub struct Route {
-    /// Its number in the dependency's protection.
+    /// Its number in the dependency's protection: the same in every generation.
     pub id: RouteId,
     /// Its name; `None` for the rest.
     pub name: Option<Arc<str>>,
@@ -234,6 +234,12 @@ impl Service {
     #[must_use]
     pub fn route_for(&self, request: &impl plimsoll_policy::Request) -> usize {
         self.routes.iter().position(|route| route.matcher.matches(request)).map_or(0, |index| index + 1)
+    }
+
+    /// The name of the route with this number in the dependency's protection; `None` for the rest.
+    #[must_use]
+    pub fn route_name(&self, id: RouteId) -> Option<&str> {
+        self.routes.iter().find(|route| route.id == id)?.name.as_deref()
     }
 
     /// The route that [`Self::route_for`] numbered.

@@ -11,8 +11,8 @@ use crate::rejection::{EndpointKey, Rejected};
 use crate::time::Timestamp;
 use crate::window::TimeWindow;
 
-use super::config::Routes;
 use super::holdings::BreakerKey;
+use super::routes::Routes;
 
 /// A breaker's no.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl BreakerSlot {
     }
 
     /// Nobody will come back to it, and no operator has spoken.
-    fn is_idle(&self, now: Timestamp) -> bool {
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         self.breaker.tickets_out() == 0 && self.breaker.forced_until(now).is_none()
     }
 

@@ -85,8 +85,9 @@ impl Protection {
         };
         match (scope, route) {
             (Scope::Route, Some(route)) => {
-                let slot = self.routes.slot_of(route).ok_or(ForceError::NoSuchRoute)?;
-                self.force_one(BreakerKey::Route(slot), forced, until, now);
+                let key = self.routes.slot_of(route).map(BreakerKey::Route);
+                let key = key.filter(|&key| self.breakers.is_in_force(key, &self.routes));
+                self.force_one(key.ok_or(ForceError::NoSuchRoute)?, forced, until, now);
             }
             (_, Some(_)) => return Err(ForceError::NotByRoute),
             (_, None) => {

@@ -6,11 +6,9 @@ use crate::breaker;
 use crate::budget;
 use crate::bulkhead::{self, Bulkhead, WaiterId};
 use crate::mode::{Mode, Moded};
-use crate::rejection::RouteId;
 use crate::time::Timestamp;
 
 use super::Protection;
-use super::breakers::BreakerSlot;
 
 /// What the calls of one dependency share, as policy has it.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +19,7 @@ pub struct ProtectionConfig {
     pub breaker: Option<Moded<breaker::Config>>,
     /// The retry budget; there is one without a retry block too.
     pub budget: budget::Config,
-    /// The named routes in their order: the first is `RouteId(1)`.
+    /// The named routes; [`Protection::route_id`] has their numbers.
     pub routes: Vec<RouteProtection>,
 }
 
@@ -36,8 +34,6 @@ pub struct RouteProtection {
 
 impl Protection {
     /// Takes over another configuration; state goes along as the table of design.md section 5 has it.
-    ///
-    /// A `RouteId` belongs to the configuration in force when its call began.
     pub fn reconfigure(&mut self, config: &ProtectionConfig, now: Timestamp) {
         self.bulkhead.configure(config.bulkhead, now);
         self.routes.configure(&config.routes, now);
@@ -71,7 +67,7 @@ impl Default for BulkheadSlot {
 
 impl BulkheadSlot {
     /// `None` and `Disabled` are the same: nobody asks, and what is out comes back.
-    fn configure(&mut self, block: Option<Moded<bulkhead::Config>>, now: Timestamp) {
+    pub(super) fn configure(&mut self, block: Option<Moded<bulkhead::Config>>, now: Timestamp) {
         self.mode = block.map_or(Mode::Disabled, |block| block.mode);
         match (&mut self.bulkhead, block) {
             (Some(bulkhead), Some(block)) => bulkhead.resize(block.config, now),
@@ -107,126 +103,5 @@ impl BulkheadSlot {
 
     pub(super) fn check_invariants(&self) {
         self.bulkhead.iter().for_each(Bulkhead::check_invariants);
-    }
-}
-
-/// The state of one route.
-#[derive(Debug, Default)]
-pub(super) struct RouteSlot {
-    name: String,
-    id: RouteId,
-    in_policy: bool,
-    /// Calls in progress, which know the route by its slot.
-    calls: u32,
-    pub(super) bulkhead: BulkheadSlot,
-    pub(super) breaker: Option<BreakerSlot>,
-}
-
-impl RouteSlot {
-    pub(super) fn name(&self) -> Option<&str> {
-        (self.id != RouteId::REST).then_some(&self.name)
-    }
-
-    pub(super) const fn id(&self) -> RouteId {
-        self.id
-    }
-
-    pub(super) const fn in_policy(&self) -> bool {
-        self.in_policy
-    }
-}
-
-/// The states of all routes: a slot stays where it is while a call knows it, whatever the policy's order becomes.
-#[derive(Debug)]
-pub(super) struct Routes {
-    slots: Vec<RouteSlot>,
-    /// The slot of each `RouteId`.
-    order: Vec<u32>,
-}
-
-impl Default for Routes {
-    /// Only the rest.
-    fn default() -> Self {
-        Self { slots: vec![RouteSlot { in_policy: true, ..RouteSlot::default() }], order: vec![0] }
-    }
-}
-
-impl Routes {
-    fn configure(&mut self, routes: &[RouteProtection], now: Timestamp) {
-        for slot in self.slots.iter_mut().skip(1) {
-            slot.in_policy = false;
-        }
-        self.order.truncate(1);
-        for (id, route) in (1..).zip(routes) {
-            let index = self.slot_for(&route.name);
-            let slot = &mut self.slots[index];
-            slot.id = RouteId(id);
-            slot.in_policy = true;
-            slot.bulkhead.configure(route.bulkhead, now);
-            self.order.push(u32::try_from(index).expect("there are fewer routes than 2^32"));
-        }
-        for slot in self.slots.iter_mut().filter(|slot| !slot.in_policy) {
-            slot.bulkhead.configure(None, now);
-        }
-    }
-
-    /// The slot of that name, else one that nobody knows any more, else a new one.
-    fn slot_for(&mut self, name: &str) -> usize {
-        let named = |slot: &RouteSlot| slot.name == name;
-        let unused = |slot: &RouteSlot| !slot.in_policy && slot.calls == 0;
-        let found = |test: &dyn Fn(&RouteSlot) -> bool| self.slots.iter().skip(1).position(test).map(|at| at + 1);
-        if let Some(index) = found(&named) {
-            return index;
-        }
-        let slot = RouteSlot { name: name.to_owned(), ..RouteSlot::default() };
-        match found(&unused) {
-            Some(index) => {
-                self.slots[index] = slot;
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                self.slots.len() - 1
-            }
-        }
-    }
-
-    /// The slot of a route; an unknown one counts among the rest.
-    pub(super) fn enter(&mut self, route: RouteId) -> u32 {
-        let slot = self.order.get(route.0 as usize).copied().unwrap_or(0);
-        self.slots[slot as usize].calls += 1;
-        slot
-    }
-
-    pub(super) fn exit(&mut self, slot: u32) {
-        self.slots[slot as usize].calls -= 1;
-    }
-
-    pub(super) fn slot_of(&self, route: RouteId) -> Option<u32> {
-        self.order.get(route.0 as usize).copied()
-    }
-
-    pub(super) fn slot(&self, slot: u32) -> &RouteSlot {
-        &self.slots[slot as usize]
-    }
-
-    pub(super) fn slot_mut(&mut self, slot: u32) -> &mut RouteSlot {
-        &mut self.slots[slot as usize]
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &RouteSlot> {
-        self.slots.iter()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut RouteSlot> {
-        self.slots.iter_mut()
-    }
-
-    pub(super) fn check_invariants(&self) {
-        assert!(self.order.iter().all(|&slot| self.slots[slot as usize].in_policy));
-        for slot in &self.slots {
-            slot.bulkhead.check_invariants();
-            slot.breaker.iter().for_each(BreakerSlot::check_invariants);
-        }
     }
 }

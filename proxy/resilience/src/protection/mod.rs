@@ -26,6 +26,7 @@ mod breakers;
 mod circuits;
 mod config;
 mod holdings;
+mod routes;
 mod view;
 
 pub use circuits::ForceError;
@@ -46,7 +47,8 @@ use crate::rejection::{Rejected, Rejection, RouteId};
 use crate::time::Timestamp;
 
 use breakers::Breakers;
-use config::{BulkheadSlot, Routes};
+use config::BulkheadSlot;
+use routes::Routes;
 
 /// Everything that the calls of one dependency share.
 #[derive(Debug)]

@@ -169,8 +169,8 @@ fn routes_are_found_again_by_name_whatever_their_order() {
     let charge = admitted(&mut protection, 1).unwrap();
     let swapped = ProtectionConfig { routes: vec![route("refund", 1), route("charge", 1)], ..config.clone() };
     protection.reconfigure(&swapped, at(0));
-    assert!(admitted(&mut protection, 2).is_none(), "charge is the second one now, and full");
-    let refund = admitted(&mut protection, 1).unwrap();
+    assert!(admitted(&mut protection, 1).is_none(), "charge is the second one now, and full");
+    let refund = admitted(&mut protection, 2).unwrap();
 
     // Gone and back while its call runs; another route in its place meanwhile.
     protection.reconfigure(&ProtectionConfig { routes: vec![route("other", 1)], ..config.clone() }, at(0));
@@ -185,6 +185,67 @@ fn routes_are_found_again_by_name_whatever_their_order() {
     // A route that nobody knows counts among the rest.
     let rest = admitted(&mut protection, 77).unwrap();
     end(&mut protection, rest, Ended::Whole);
+}
+
+#[test]
+fn the_number_of_a_route_never_becomes_another_ones() {
+    let of = |names: &[&str]| ProtectionConfig {
+        breaker: breaker(Settings { scope: Scope::Route, ..settings() }),
+        routes: names.iter().map(|name| route(name, 1)).collect(),
+        ..config()
+    };
+    let mut protection = Protection::new(&of(&["charge"]), 1, at(0));
+    let charge = protection.route_id("charge");
+    // The next generation is prepared, but calls of the last one still begin, before it comes into force and after.
+    let refund = protection.route_id("refund");
+    assert_eq!((charge, refund), (RouteId(1), RouteId(2)));
+    let held = admitted(&mut protection, charge.0).unwrap();
+    protection.reconfigure(&of(&["refund", "charge"]), at(0));
+    assert!(admitted(&mut protection, charge.0).is_none(), "its only permit is out");
+    fail(&mut protection, refund.0);
+    fail(&mut protection, refund.0);
+    end(&mut protection, held, Ended::Whole);
+    fail(&mut protection, charge.0);
+    assert_eq!(protection.view(at(0)).breakers.len(), 3);
+    assert_eq!(protection.force(Some(charge), Forced::Closed, at(9), at(0)), Ok(()));
+
+    // A removed route cannot be forced, and what comes in its stead is another one.
+    for names in [&["charge"][..], &["charge", "void"], &["charge", "other"]] {
+        protection.reconfigure(&of(names), at(0));
+        assert_eq!(protection.force(Some(refund), Forced::Open, at(9), at(0)), Err(ForceError::NoSuchRoute));
+    }
+    assert_eq!((protection.route_id("charge"), protection.route_id("other")), (charge, RouteId(4)));
+    assert_eq!(protection.route_id("refund"), RouteId(5), "nobody knew it any more");
+    // Whatever has come and gone, the slots of those that are gone are used again.
+    for n in 0..100 {
+        protection.reconfigure(&of(&["charge", &format!("route-{n}")]), at(10));
+    }
+    assert!(protection.routes.iter().count() <= 5, "{:?}", protection.routes);
+}
+
+#[test]
+fn a_new_route_takes_nothing_from_one_that_stays() {
+    let by_route = Settings { scope: Scope::Route, ..settings() };
+    let config = ProtectionConfig { breaker: breaker(by_route), routes: vec![route("charge", 9)], ..config() };
+    let mut protection = Protection::new(&config, 1, at(0));
+    fail(&mut protection, 1);
+    fail(&mut protection, 1);
+    let longer = ProtectionConfig { routes: vec![route("refund", 9), route("charge", 9)], ..config.clone() };
+    protection.reconfigure(&longer, at(0));
+    let charge = |protection: &Protection| {
+        let view = protection.view(at(0));
+        let charge = view.breakers.iter().find(|view| view.route.as_deref() == Some("charge")).unwrap();
+        (charge.state, charge.counts.failed)
+    };
+    assert_eq!(charge(&protection), (State::Open, 2));
+
+    // An operator's word stays until its time is over, with the route gone meanwhile and others come and gone.
+    protection.force(Some(RouteId(1)), Forced::Open, at(60_000), at(0)).unwrap();
+    for name in ["void", "refund", "void"] {
+        protection.reconfigure(&ProtectionConfig { routes: vec![route(name, 9)], ..config.clone() }, at(0));
+    }
+    protection.reconfigure(&longer, at(0));
+    assert_eq!(charge(&protection).0, State::ForcedOpen);
 }
 
 #[test]

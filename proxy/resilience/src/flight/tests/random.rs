@@ -270,13 +270,17 @@ impl Chaos {
         self.strict = false;
         let mode = [Mode::Enforce, Mode::Observe, Mode::Disabled][usize::from(choice % 3)];
         let mut config = chaos_config();
-        match choice / 3 % 7 {
+        match choice / 3 % 8 {
             0 => config.bulkhead = config.bulkhead.map(|block| Moded { mode, ..block }),
             1 => config.breaker = config.breaker.map(|block| Moded { mode, ..block }),
             2 => config.routes.reverse(),
             3 => config.routes.clear(),
             4 => config.bulkhead = None,
             5 => config.breaker = None,
+            6 => {
+                let name = format!("new-{}", self.now % 3);
+                config.routes.insert(0, RouteProtection { name, bulkhead: bulkhead(1, 1, 300) });
+            }
             _ => {
                 config.breaker = breaker_with(|settings| {
                     settings.scope = [Scope::Dependency, Scope::Route, Scope::Endpoint][usize::from(choice % 3)];
