@@ -1,6 +1,5 @@
 //! What the flight asks for, done.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
@@ -61,10 +60,7 @@ impl Exchange {
                 }
             },
         };
-        let pooled = match &destination {
-            Destination::Address(address) if !attempt.fresh_connection => self.take_pooled(*address),
-            _ => None,
-        };
+        let pooled = if attempt.fresh_connection { None } else { self.take_pooled(&destination) };
         let Some(upstream) = pooled else { return self.find_socket(endpoint, destination, cx) };
         self.use_connection(endpoint, upstream, cx);
     }
@@ -156,9 +152,16 @@ impl Exchange {
     }
 
     /// An idle connection of this worker. Unless the call may be sent again, it has to be beyond doubt.
-    pub(super) fn take_pooled(&self, address: SocketAddr) -> Option<Upstream> {
+    pub(super) fn take_pooled(&self, destination: &Destination) -> Option<Upstream> {
         let dependency = self.dependency().id;
-        self.worker.pool.borrow_mut().take(dependency, address, self.flight.may_be_retried(), self.now)
+        let repeatable = self.flight.may_be_retried();
+        let take = |address| self.worker.pool.borrow_mut().take(dependency, address, repeatable, self.now);
+        match destination {
+            Destination::Address(address) => take(*address),
+            Destination::Name(name, port) => {
+                self.worker.process.resolver.known(name, *port).into_iter().flatten().find_map(take)
+            }
+        }
     }
 
     /// Room 9 begins: the connection is ours, and the head goes out with the next write.

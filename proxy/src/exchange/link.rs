@@ -84,17 +84,6 @@ pub enum Destination {
     Name(Arc<str>, u16),
 }
 
-impl Destination {
-    /// The address, where it is known.
-    #[must_use]
-    pub fn address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Address(address) => Some(*address),
-            Self::Name(..) => None,
-        }
-    }
-}
-
 /// Makes a connection. The flight's connect timeout bounds how long this may take.
 pub async fn dial(
     process: Arc<Process>,

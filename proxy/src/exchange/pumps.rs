@@ -21,9 +21,9 @@ impl Exchange {
     pub(super) fn poll_dial(&mut self, cx: &mut Context<'_>) {
         while let Link::Waiting(waiting) = &mut self.link {
             let polled = waiting.socket.as_mut().poll(cx);
-            let address = waiting.destination.address();
+            let destination = waiting.destination.clone();
             if polled.is_pending()
-                && let Some(upstream) = address.and_then(|address| self.take_pooled(address))
+                && let Some(upstream) = self.take_pooled(&destination)
             {
                 self.use_pooled(upstream, cx);
                 continue;

@@ -74,6 +74,16 @@ pub enum Invalid {
     Unasked,
 }
 
+#[cfg(test)]
+impl Answer {
+    /// An answer whose bytes have all arrived.
+    pub fn holding(text: &str) -> Self {
+        let mut answer = Self::new(Box::default(), false);
+        answer.buf.extend_from_slice(text.as_bytes());
+        answer
+    }
+}
+
 impl Answer {
     /// Nothing yet. `head` is any head, to be written over.
     #[must_use]
@@ -114,6 +124,10 @@ impl Answer {
     /// What the caller has yet to be sent, of what is here.
     #[must_use]
     pub fn unsent(&self) -> &[u8] {
+        if self.stage == Stage::Head {
+            // What has been looked at is a head, which goes out in words of ours or not at all.
+            return &[];
+        }
         &self.buf[self.sent..self.taken]
     }
 

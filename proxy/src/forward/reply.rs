@@ -15,6 +15,8 @@ use super::io::{JOINED, poll_write};
 pub enum Delivery {
     /// The bytes as the answer's buffer has them.
     AsTheyAre,
+    /// Not at all: the answer is our own, and nothing that a server sent goes out behind it.
+    Own,
     /// In chunks of our making, because the server ends its answer by closing (RFC 9112 7.1).
     InChunks,
 }
@@ -56,7 +58,7 @@ impl Reply {
     /// Appends a whole answer of our own.
     pub fn put_own(&mut self, answer: &[u8], status: u16) {
         self.out.extend_from_slice(answer);
-        self.begin(status, Delivery::AsTheyAre);
+        self.begin(status, Delivery::Own);
         self.ended = true;
     }
 
@@ -75,7 +77,7 @@ impl Reply {
     /// Whether there is anything to write.
     #[must_use]
     pub fn is_flushed(&self, answer: &Answer) -> bool {
-        self.out.is_empty() && (!self.begun || answer.unsent().is_empty())
+        self.out.is_empty() && (!self.begun || self.delivery == Delivery::Own || answer.unsent().is_empty())
     }
 
     /// Writes what there is. Ready when nothing is left to write for now.
@@ -163,5 +165,47 @@ impl Reply {
         debug_assert!(put.is_ok(), "chunks announce no length");
         self.body_bytes += length as u64;
         answer.on_sent(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_h1::{Limits, Method};
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (near, listener.accept().await.unwrap().0)
+    }
+
+    /// Whatever a server has sent: behind an answer of ours nothing of it goes out.
+    #[test]
+    fn an_answer_of_our_own_is_all_that_goes_out() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            for sent in ["HTTP/1.1 101 Switching Protocols\r\n\r\nraw", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody", "HTTP/1.1 103 Early\r\n\r\n"] {
+                let mut answer = Answer::holding(sent);
+                while matches!(answer.look(Method::Get, &Limits::default(), false), Ok(found) if found != crate::forward::answer::Found::Nothing) {}
+                let (near, far) = pair().await;
+                let mut reply = Reply::new(BytesMut::new());
+                reply.put_own(b"ours", 502);
+                let mut moved = false;
+                std::future::poll_fn(|cx| reply.poll_flush(&near, &mut answer, &mut moved, cx)).await.unwrap();
+                assert!(reply.is_complete() && reply.is_flushed(&answer));
+                drop(near);
+                let mut received = Vec::new();
+                loop {
+                    far.readable().await.unwrap();
+                    match far.try_read_buf(&mut received) {
+                        Ok(0) => break,
+                        Ok(_) => {}
+                        Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                    }
+                }
+                assert_eq!(received, b"ours", "{sent}");
+            }
+        });
     }
 }
