@@ -39,6 +39,22 @@ fn sigterm_under_load_loses_no_call() {
 }
 
 #[test]
+fn who_connects_while_the_door_closes_is_served_or_finds_nobody() {
+    for round in 0..4 {
+        let server = Upstream::start(|_| upstream::ok("ok"));
+        let (dependency, mut proxy) = start(&server, "{delay: 0s, grace: 20s}");
+        // A new connection for each call: many are being made at the moment of closing.
+        let load = Load::start(dependency.listen, 16, &Ask::get().field("Connection", "close"));
+        load.wait_for_more(300);
+        proxy.terminate();
+        assert_eq!(proxy.process.wait(Duration::from_secs(30)).code(), Some(0), "{}", proxy.process.output());
+        let tally = load.finish();
+        assert!(tally.failures.is_empty(), "round {round}: {:?}", &tally.failures[..tally.failures.len().min(5)]);
+        assert_eq!(tally.ok(), tally.answers(), "round {round}: {tally:?}");
+    }
+}
+
+#[test]
 fn notice_is_given_before_the_door_closes() {
     let server = Upstream::start(|_| upstream::ok("ok"));
     let (dependency, mut proxy) = start(&server, "{delay: 3s, grace: 10s}");
