@@ -71,7 +71,7 @@ impl Config {
     }
 }
 
-/// A call that waits for a permit: a name that is never given twice in the life of a [`Protection`](crate::Protection).
+/// A call that waits for a permit or a socket: a name that is never given twice in the life of a [`Protection`](crate::Protection).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WaiterId(pub(crate) u64);
 

@@ -199,6 +199,11 @@ impl Breaker {
         Ok(Ticket { epoch: self.epoch, progress: Progress::Running })
     }
 
+    /// True if nothing has changed the state since the ticket was issued.
+    pub const fn is_current(&self, ticket: &Ticket) -> bool {
+        ticket.epoch == self.epoch
+    }
+
     /// True if the ticket is a probe's that still runs: its call then holds it to the limit of a probe.
     pub fn is_probe(&self, ticket: &Ticket) -> bool {
         let half_open = matches!(self.phase, Phase::HalfOpen { .. });

@@ -19,31 +19,79 @@ use super::{AttemptClock, Flight, Phase, Verdict};
 const REPICKS: u8 = 3;
 
 impl Flight {
+    /// After [`Action::Attempt`](super::Action::Attempt), and before [`Flight::handle_picked`]: this endpoint was picked,
+    /// and no socket to it is left for now (`maxConnections`). While it waits for one, the call has a [`Flight::waiter`]
+    /// and is woken when a breaker opens, to be refused: an [`Action::Abandon`](super::Action::Abandon) then says that
+    /// it wants none any more.
+    pub fn handle_socket_wait(&mut self, endpoint: EndpointKey, protection: &mut Protection, now: Timestamp) {
+        if self.phase != Phase::Picking {
+            return;
+        }
+        self.endpoint = Some(endpoint);
+        protection.begin_socket_wait(&mut self.holdings);
+        // One that opened a moment ago has woken those who were waiting then.
+        self.reconsider_pick(protection, now);
+    }
+
+    /// A breaker may have opened while the call waits for a socket.
+    pub(super) fn reconsider_pick(&mut self, protection: &mut Protection, now: Timestamp) {
+        if let Err(rejection) = self.renew_ticket(protection, now) {
+            self.outbox.push(Out::Abandon);
+            return self.refuse_pick(rejection, protection, now);
+        }
+        let Some(endpoint) = self.endpoint else { return };
+        if let Err(rejection) = protection.ask_endpoint(&mut self.holdings, endpoint, self.asker, now) {
+            self.outbox.push(Out::Abandon);
+            self.pick_again(rejection, protection, now);
+        }
+    }
+
     /// After [`Action::Attempt`](super::Action::Attempt): this endpoint was picked, and a connection is looked for.
-    /// With `scope: Endpoint` its breaker may have changed its mind since it was asked; then another one is asked for.
+    /// A breaker may have changed its mind since it was asked; with `scope: Endpoint` another endpoint is asked for.
     pub fn handle_picked(&mut self, endpoint: EndpointKey, protection: &mut Protection, now: Timestamp) {
         if self.phase != Phase::Picking {
             return;
         }
         self.endpoint = Some(endpoint);
+        protection.end_socket_wait(&mut self.holdings);
+        if let Err(rejection) = self.renew_ticket(protection, now) {
+            return self.refuse_pick(rejection, protection, now);
+        }
         if let Err(rejection) = protection.take_endpoint_ticket(&mut self.holdings, endpoint, self.asker, now) {
-            self.facts.repicked += 1;
-            if self.call_is_over(protection, now) {
-                return;
-            }
-            if self.facts.repicked < REPICKS {
-                self.outbox.push(Out::Attempt);
-            } else {
-                protection.give_up(&mut self.holdings, now);
-                self.on_refused(rejection, protection, now);
-            }
-            return;
+            return self.pick_again(rejection, protection, now);
         }
         self.arm_probe(protection, now);
         self.count_attempt();
         self.phase = Phase::Connecting;
         let connect = self.rules.timeouts.connect;
         self.phase_ends = self.ends_after(Some(connect), now);
+    }
+
+    fn renew_ticket(&mut self, protection: &mut Protection, now: Timestamp) -> Result<(), Rejection> {
+        if protection.renew_ticket(&mut self.holdings, self.asker, now)? {
+            self.probe_ends = Timestamp::MAX;
+            self.arm_probe(protection, now);
+        }
+        Ok(())
+    }
+
+    /// The endpoint's breaker refuses: another endpoint may do.
+    fn pick_again(&mut self, rejection: Rejection, protection: &mut Protection, now: Timestamp) {
+        self.facts.repicked += 1;
+        if self.call_is_over(protection, now) {
+            return;
+        }
+        if self.facts.repicked < REPICKS {
+            protection.end_socket_wait(&mut self.holdings);
+            self.outbox.push(Out::Attempt);
+        } else {
+            self.refuse_pick(rejection, protection, now);
+        }
+    }
+
+    fn refuse_pick(&mut self, rejection: Rejection, protection: &mut Protection, now: Timestamp) {
+        protection.give_up(&mut self.holdings, now);
+        self.on_refused(rejection, protection, now);
     }
 
     /// After [`Action::Attempt`](super::Action::Attempt): there is no endpoint; `all_open`: every breaker refused.
@@ -177,6 +225,7 @@ impl Flight {
             return;
         }
         protection.give_back_endpoint_ticket(&mut self.holdings, now);
+        protection.end_socket_wait(&mut self.holdings);
         self.stop_clocks();
         // That one was none.
         self.attempts -= u32::from(self.phase > Phase::Picking);

@@ -142,6 +142,7 @@ pub struct Flight {
     random: Random,
     /// Paid for a retry that is not made yet.
     token: Option<Token>,
+    /// Where the attempt goes, or the last one went.
     endpoint: Option<EndpointKey>,
     /// What went wrong last, or why the call ended.
     trouble: Option<Rejection>,
@@ -209,8 +210,11 @@ impl Flight {
 
     /// Our waiter came out of [`Protection::poll_woken`]. A spurious call does no harm.
     pub fn handle_woken(&mut self, protection: &mut Protection, now: Timestamp) {
-        if self.phase != Phase::Queued || self.call_is_over(protection, now) {
+        if self.waiter().is_none() || self.call_is_over(protection, now) {
             return;
+        }
+        if self.phase == Phase::Picking {
+            return self.reconsider_pick(protection, now);
         }
         let wish = self.wish();
         let admitted = protection.resume(&mut self.holdings, wish, now);
@@ -296,7 +300,7 @@ impl Flight {
         })
     }
 
-    /// The name under which the call waits for a permit, while it does.
+    /// The name under which the call waits for a permit or a socket, while it does.
     pub const fn waiter(&self) -> Option<WaiterId> {
         self.holdings.waiter()
     }

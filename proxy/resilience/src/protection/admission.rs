@@ -89,6 +89,66 @@ impl Protection {
         }
     }
 
+    /// The breaker may have changed its state since the call was admitted, which has sent nothing yet: then its ticket
+    /// has no say any more, and it needs another one. True if it got one.
+    ///
+    /// # Errors
+    /// If the breaker refuses; permits are kept.
+    #[inline]
+    pub(crate) fn renew_ticket(
+        &mut self,
+        holdings: &mut Holdings,
+        asker: Asker,
+        now: Timestamp,
+    ) -> Result<bool, Rejection> {
+        let Some(held) = &holdings.ticket else { return Ok(false) };
+        let breaker = self.breakers.find(held.key, &self.routes).map(|slot| &slot.breaker);
+        if breaker.is_none_or(|breaker| breaker.is_current(&held.ticket)) {
+            return Ok(false);
+        }
+        let key = held.key;
+        self.record(holdings, Ended::Refused, Duration::ZERO, now);
+        // One that was admitted under another scope had its answer there.
+        if self.breakers.key_for(holdings.slot()) == Some(key) {
+            self.acquire_ticket(key, holdings, asker, now)?;
+        }
+        Ok(true)
+    }
+
+    /// The call has its permits and waits for a socket: it gets a name, to be woken when a breaker opens.
+    pub(crate) fn begin_socket_wait(&mut self, holdings: &mut Holdings) {
+        self.end_socket_wait(holdings);
+        self.last_waiter += 1;
+        let waiter = WaiterId(self.last_waiter);
+        holdings.waiter = Some(waiter);
+        self.wait_for_socket.insert(waiter);
+    }
+
+    /// It waits no longer. Harmless if it did not.
+    pub(crate) fn end_socket_wait(&mut self, holdings: &mut Holdings) {
+        if let Some(waiter) = holdings.waiter.take() {
+            self.wait_for_socket.remove(&waiter);
+        }
+    }
+
+    /// With `scope: Endpoint`: asks the breaker of the endpoint without a ticket.
+    ///
+    /// # Errors
+    /// If it refuses; permits are kept.
+    pub(crate) fn ask_endpoint(
+        &mut self,
+        holdings: &mut Holdings,
+        endpoint: EndpointKey,
+        asker: Asker,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        if !self.breakers.is_by_endpoint() || holdings.ticket.is_some() {
+            return Ok(());
+        }
+        self.breakers.meet_endpoint(endpoint, now);
+        self.ask(BreakerKey::Endpoint(endpoint), holdings, asker, now)
+    }
+
     /// With `scope: Endpoint` the ticket is taken when the endpoint is known.
     ///
     /// # Errors
@@ -182,7 +242,14 @@ impl Protection {
     /// Asks the breaker without a ticket, to refuse early.
     #[inline]
     fn ask_breaker(&mut self, holdings: &mut Holdings, asker: Asker, now: Timestamp) -> Result<(), Rejection> {
-        let Some(key) = self.breakers.key_for(holdings.slot()) else { return Ok(()) };
+        match self.breakers.key_for(holdings.slot()) {
+            Some(key) => self.ask(key, holdings, asker, now),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn ask(&mut self, key: BreakerKey, holdings: &mut Holdings, asker: Asker, now: Timestamp) -> Result<(), Rejection> {
         let answer = self.breakers.check(key, asker, &mut self.routes, now);
         self.drain_breaker(key);
         match answer {
@@ -327,7 +394,7 @@ impl Protection {
         self.release(Level::Dependency, holdings, now);
         self.release(Level::Route, holdings, now);
         holdings.waits_at = None;
-        holdings.waiter = None;
+        self.end_socket_wait(holdings);
     }
 
     #[inline]

@@ -150,9 +150,9 @@ impl Protection {
     }
 
     fn wake_all(&mut self) {
-        let Self { bulkhead, routes, woken, .. } = self;
+        let Self { bulkhead, routes, wait_for_socket, woken, .. } = self;
         let slots = routes.iter().map(|route| &route.bulkhead).chain([&*bulkhead]);
-        woken.extend(slots.flat_map(BulkheadSlot::waiting));
+        woken.extend(slots.flat_map(BulkheadSlot::waiting).chain(wait_for_socket.iter().copied()));
     }
 
     pub(super) fn scope_of(&self, key: BreakerKey) -> BreakerScope {

@@ -81,8 +81,8 @@ impl Holdings {
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        let Self { of_route, of_dependency, ticket, .. } = self;
-        matches!((of_route, of_dependency, ticket), (Hold::Nothing, Hold::Nothing, None))
+        let Self { of_route, of_dependency, ticket, waiter, .. } = self;
+        matches!((of_route, of_dependency, ticket, waiter), (Hold::Nothing, Hold::Nothing, None, None))
     }
 
     /// True if the permit of the route is held.

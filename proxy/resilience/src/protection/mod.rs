@@ -13,7 +13,8 @@
 //!
 //! - *Order.* The breaker is asked, then the narrower permit is taken before the wider one, then the breaker's ticket.
 //!   Who waits holds only narrower permits, and a probe's ticket exists only with its permits in hand.
-//! - *Opening.* When a breaker opens, all who wait are woken, ask it again, and are refused.
+//! - *Opening.* When a breaker opens, all who wait, for a permit or with one for a socket, are woken, ask it again, and
+//!   are refused.
 //! - *Observe.* A block that only observes models what it would do, with the same machine, and tells of it. It steers
 //!   no other block.
 //! - *Swap.* State is keyed by what it belongs to (dependency, name of the route, endpoint) and outlives its block for
@@ -36,7 +37,7 @@ pub use view::{BreakerScope, BreakerView, BulkheadView, ProtectionView};
 pub(crate) use admission::{Admitted, Wish};
 pub(crate) use holdings::Holdings;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::budget::{Budget, BudgetView, Token};
@@ -59,6 +60,8 @@ pub struct Protection {
     budget: Budget,
     median_latency: Option<Duration>,
     last_waiter: u64,
+    /// Calls that have their permits and wait for a socket.
+    wait_for_socket: BTreeSet<WaiterId>,
     events: VecDeque<Event>,
     woken: VecDeque<WaiterId>,
 }
@@ -73,6 +76,7 @@ impl Protection {
             budget: Budget::new(config.budget),
             median_latency: None,
             last_waiter: 0,
+            wait_for_socket: BTreeSet::new(),
             events: VecDeque::new(),
             woken: VecDeque::new(),
         };

@@ -3,6 +3,7 @@ mod good;
 mod observe;
 mod random;
 mod retry;
+mod sockets;
 
 use std::collections::BTreeMap;
 
@@ -109,6 +110,13 @@ impl World {
     pub(super) fn picked(&mut self, name: &'static str) -> Vec<Action> {
         self.tell(name, |flight, protection, now| {
             flight.handle_picked(EndpointKey(1), protection, now);
+        })
+    }
+
+    /// The shell finds no socket to endpoint 1.
+    pub(super) fn waits_for_socket(&mut self, name: &'static str) -> Vec<Action> {
+        self.tell(name, |flight, protection, now| {
+            flight.handle_socket_wait(EndpointKey(1), protection, now);
         })
     }
 

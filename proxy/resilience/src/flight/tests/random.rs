@@ -26,6 +26,7 @@ enum Op {
 #[derive(Clone, Copy, Debug)]
 enum Input {
     Picked(u64),
+    SocketWait(u64),
     NoEndpoint,
     Refused,
     Connected,
@@ -48,6 +49,7 @@ fn op(swaps: bool) -> impl Strategy<Value = Op> {
     let input = prop_oneof![
         30 => any::<u8>().prop_map(Input::Proceed),
         2 => (0u64..3).prop_map(Input::Picked),
+        4 => (0u64..3).prop_map(Input::SocketWait),
         1 => Just(Input::NoEndpoint),
         1 => Just(Input::Refused),
         1 => Just(Input::Connected),
@@ -212,7 +214,15 @@ impl Chaos {
             other => other,
         };
         match input {
-            Input::Picked(endpoint) => flight.handle_picked(EndpointKey(endpoint), protection, now),
+            Input::Picked(endpoint) => {
+                let picking = flight.phase == Phase::Picking;
+                flight.handle_picked(EndpointKey(endpoint), protection, now);
+                let state = protection.view(now).breakers.first().map(|breaker| breaker.state);
+                let open = matches!(state, Some(State::Open | State::ForcedOpen));
+                let goes_on = picking && flight.phase == Phase::Connecting;
+                assert!(!self.strict || !open || !goes_on, "sent to an open circuit");
+            }
+            Input::SocketWait(endpoint) => flight.handle_socket_wait(EndpointKey(endpoint), protection, now),
             Input::NoEndpoint => flight.handle_no_endpoint(false, protection, now),
             Input::Refused => {
                 let rejected = Rejected::new(Reason::BulkheadFull, 1, 1);
@@ -243,7 +253,11 @@ impl Chaos {
             Input::Failed(choice) => {
                 use Failure::{Connect, ConnectTimeout, Dns, NotSent, Protocol, RefusedStream, Reset, Tls};
                 let kinds = [Connect, ConnectTimeout, Dns, Tls, NotSent, RefusedStream, Reset, Protocol];
-                flight.handle_failed(kinds[usize::from(choice) % kinds.len()], protection, now);
+                let failure = kinds[usize::from(choice) % kinds.len()];
+                // What HTTP/2 says it has not begun was not sent.
+                let was_sent = flight.phase == Phase::Sent && failure == RefusedStream;
+                flight.handle_failed(failure, protection, now);
+                self.flights[index].sent_once &= !was_sent;
             }
             Input::Gone => flight.handle_caller_gone(protection, now),
             Input::Timeout => {
@@ -313,7 +327,16 @@ impl Chaos {
         }
         if self.strict {
             self.check_permits();
+            self.check_waits();
         }
+    }
+
+    /// Nobody waits for a socket that an open circuit will not let it use.
+    fn check_waits(&self) {
+        let state = self.protection.view(at(self.now)).breakers[0].state;
+        let waits = |flight: &Flight| flight.phase == Phase::Picking && flight.waiter().is_some();
+        let waits = self.flights.iter().any(|watched| waits(&watched.flight));
+        assert!(!waits || !matches!(state, State::Open | State::ForcedOpen), "waits at an open circuit");
     }
 
     fn drain(&mut self, index: usize) {
@@ -350,7 +373,7 @@ impl Chaos {
             let passes = match state {
                 State::Closed | State::ForcedClosed => true,
                 State::HalfOpen => attempt.kind == AttemptKind::First || attempt.fresh_connection,
-                // The fresh try of an attempt that was admitted before.
+                // The fresh try of an attempt that was admitted before: refused when its endpoint is picked.
                 State::Open | State::ForcedOpen => attempt.fresh_connection,
             };
             assert!(passes, "{attempt:?} sent to {state:?}");
