@@ -10,7 +10,8 @@
 //! more than `percent` of its calls plus `minPerSecond` for each of its seconds. Calls are *counted* over the interval,
 //! not those in progress: those are few when the dependency is fast. *Cold start*: only the floor. *Recovery*: as
 //! retries leave the window. *Not done*: it does not say which call deserves a retry; who asks first gets it. A call
-//! counts when its first attempt may be sent, so that calls that were refused here earn nothing.
+//! counts when its first attempt may be sent, so that calls that were refused here earn nothing. Retries that a block in
+//! Observe would have made count among themselves and take none from those that are made.
 //!
 //! Source: Finagle's `RetryBudget`; TigerBeetle's `repair_budget.zig`.
 
@@ -58,6 +59,8 @@ impl Default for Config {
 
 const CALLS: usize = 0;
 const RETRIES: usize = 1;
+/// Those that a block in Observe would have made.
+const MODELLED: usize = 2;
 
 /// The right to make one retry: spent by making it, else given back.
 #[must_use]
@@ -68,7 +71,7 @@ pub struct Token(Place);
 #[derive(Clone, Debug)]
 pub struct Budget {
     config: Config,
-    window: TimeWindow<2>,
+    window: TimeWindow<3>,
 }
 
 /// The budget, as plain numbers.
@@ -114,6 +117,18 @@ impl Budget {
         }
         self.window.add(place, RETRIES);
         Ok(Token(place))
+    }
+
+    /// Whether a retry would have been made by a block that only observes: as if each that would have been had been.
+    pub fn try_model(&mut self, now: Timestamp) -> bool {
+        let place = self.window.roll(now);
+        let view = self.view(now);
+        let modelled = u64::from(self.window.totals(now)[MODELLED]);
+        let granted = view.retries + modelled < view.allowed;
+        if granted {
+            self.window.add(place, MODELLED);
+        }
+        granted
     }
 
     /// The retry was not made.

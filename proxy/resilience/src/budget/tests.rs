@@ -44,6 +44,16 @@ fn a_cold_budget_has_the_floor_and_another_interval_starts_afresh() {
 }
 
 #[test]
+fn what_is_only_modelled_takes_none_from_what_is_made() {
+    let mut budget = Budget::new(Config::default());
+    let _made = budget.try_acquire(at(0)).unwrap();
+    assert_eq!((0..100).filter(|_| budget.try_model(at(0))).count(), 29, "with the one that was made");
+    assert_eq!((0..100).filter(|_| budget.try_acquire(at(0)).is_ok()).count(), 29);
+    assert!(!budget.try_model(at(0)));
+    assert!(budget.try_model(at(60_000)), "both leave the window");
+}
+
+#[test]
 fn a_clock_that_steps_back_harms_nothing() {
     let mut budget = Budget::new(Config::new(100, Duration::from_secs(10), 0).unwrap());
     budget.on_call(at(50_000));

@@ -138,6 +138,8 @@ impl Flight {
             return;
         }
         self.phase = Phase::Sent;
+        // A retry that is made is paid for; until now it might have been refused.
+        self.token = None;
         self.clock.start(now);
         self.arm_slow();
         if self.probe_ends != Timestamp::MAX {
@@ -308,6 +310,10 @@ impl Flight {
             let count = &mut self.retries[outcome as usize];
             *count = count.saturating_add(1);
         }
+        if self.phase < Phase::Sent {
+            // That it came to nothing makes it no cheaper.
+            self.token = None;
+        }
         protection.finish(&mut self.holdings, ended, age, now);
         self.stop_clocks();
     }
@@ -369,8 +375,6 @@ impl Flight {
     fn count_attempt(&mut self) {
         self.attempts += 1;
         self.facts.fresh = false;
-        // A retry that is made is paid for.
-        self.token = None;
     }
 
     fn stop_clocks(&mut self) {

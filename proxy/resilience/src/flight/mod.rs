@@ -140,7 +140,7 @@ pub struct Flight {
 
     backoff: Backoff,
     random: Random,
-    /// Paid for a retry that is not made yet.
+    /// Paid for a retry of which nothing is sent yet.
     token: Option<Token>,
     /// Where the attempt goes, or the last one went.
     endpoint: Option<EndpointKey>,

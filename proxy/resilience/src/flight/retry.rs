@@ -94,19 +94,22 @@ impl Flight {
         let named = |retry: &&Moded<RetryRules>| retry.mode.is_on() && trouble.is_named_by(&retry.config);
         let retry = *self.rules.retry.as_ref().filter(named)?;
         let decided = self.decide(trouble, &retry.config, protection, now);
-        match (retry.mode, decided) {
-            (Mode::Enforce, Ok(wait)) => Some(wait),
-            (Mode::Enforce, Err(denied)) => {
+        if retry.mode != Mode::Enforce {
+            if decided.is_ok() && protection.would_spend(now) {
+                protection.would_retry(self.holdings.route());
+            }
+            return None;
+        }
+        let paid = decided.and_then(|wait| Ok((wait, protection.try_spend(now).map_err(|_| RetryDenied::Budget)?)));
+        match paid {
+            Ok((wait, token)) => {
+                self.token = Some(token);
+                Some(wait)
+            }
+            Err(denied) => {
                 self.deny(denied);
                 None
             }
-            (_, Ok(_)) => {
-                // The token stays paid: the model spends what the block would have spent.
-                self.token = None;
-                protection.would_retry(self.holdings.route());
-                None
-            }
-            (_, Err(_)) => None,
         }
     }
 
@@ -144,7 +147,6 @@ impl Flight {
         if protection.breaker_refuses(&self.holdings, Asker::Retry, now) {
             return Err(RetryDenied::CircuitOpen);
         }
-        self.token = Some(protection.try_spend(now).map_err(|_| RetryDenied::Budget)?);
         Ok(wait)
     }
 

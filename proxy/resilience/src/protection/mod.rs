@@ -129,6 +129,11 @@ impl Protection {
         self.budget.try_acquire(now)
     }
 
+    /// Whether the budget would have had a token for a retry block that only observes.
+    pub(crate) fn would_spend(&mut self, now: Timestamp) -> bool {
+        self.budget.try_model(now)
+    }
+
     pub(crate) fn give_back_token(&mut self, token: Token, now: Timestamp) {
         self.budget.give_back(token, now);
     }

@@ -134,6 +134,24 @@ fn an_observed_retry_is_not_made_and_its_answer_goes_out() {
 }
 
 #[test]
+fn an_observed_retry_takes_no_token_from_an_enforced_one() {
+    let budget = crate::budget::Config::new(0, ms(10_000), 1).unwrap();
+    let rules = rules_with(|rules| rules.retry = observed(rules.retry));
+    let mut world = World::new(&ProtectionConfig { budget, ..ProtectionConfig::default() }, rules);
+    for _ in 0..20 {
+        world.start("observed", |_| {});
+        world.send("observed");
+        assert_eq!(world.head("observed", unavailable()), [Action::Deliver]);
+        world.ended("observed");
+    }
+    assert_eq!(world.events, [Event::WouldRetry(RouteId::REST); 10], "the model has a budget too");
+    world.rules = rules_with(|_| {});
+    world.start("enforced", |_| {});
+    world.send("enforced");
+    assert_eq!(world.head("enforced", unavailable()), [Action::Keep]);
+}
+
+#[test]
 fn an_operators_word_holds_in_observe_too() {
     let config = ProtectionConfig { breaker: observed(breaker()), ..ProtectionConfig::default() };
     let mut world = World::new(&config, rules_with(|_| {}));

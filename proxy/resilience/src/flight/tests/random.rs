@@ -393,8 +393,10 @@ impl Chaos {
         let watched = &mut self.flights[index];
         let (phase, attempts) = (watched.flight.phase, watched.flight.attempts);
         if let Some(decided) = watched.decided {
+            let holds_token = watched.flight.token.is_some() && phase != Phase::BackingOff;
             if attempts > decided.attempts {
-                watched.decided = None;
+                // Until something is sent it may yet be refused.
+                watched.decided = watched.decided.filter(|_| holds_token);
             } else if phase == Phase::Over {
                 watched.decided = None;
                 let position = self.retries.iter().position(|&taken| taken == decided.bucket).unwrap();

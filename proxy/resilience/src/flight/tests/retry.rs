@@ -282,6 +282,26 @@ fn a_retry_refused_after_its_back_off_gives_its_token_back() {
     assert_eq!(world.summary("a").retry_denied, Some(RetryDenied::CircuitOpen));
     assert_eq!(world.protection.view(at(world.now)).budget.retries, 0);
 
+    // By the shell, which finds that the way leads back to us: before a connection is there, and on a dead one.
+    for connected in [false, true] {
+        let mut world = World::new(&config(), retry(|_| {}));
+        world.start("a", |_| {});
+        world.send("a");
+        world.head("a", unavailable());
+        world.time_out("a");
+        world.picked("a");
+        if connected {
+            world.tell("a", |flight, _, now| flight.handle_connected(now));
+            assert!(matches!(world.failed("a", Failure::NotSent)[..], [Action::Attempt(_)]));
+        }
+        assert_eq!(world.protection.view(at(world.now)).budget.retries, 1);
+        let refused = world.tell("a", |flight, protection, now| {
+            flight.handle_refused(Rejected::new(Reason::Loop, 0, 0), Block::Target, protection, now);
+        });
+        assert_eq!(refused, [Action::DeliverKept { if_cut }, Action::Done]);
+        assert_eq!((world.summary("a").attempts, world.protection.view(at(world.now)).budget.retries), (1, 0));
+    }
+
     // By the lack of an endpoint.
     let mut world = World::new(&config(), retry(|_| {}));
     world.start("a", |_| {});
