@@ -158,6 +158,25 @@ fn who_waits_is_refused_the_moment_it_opens() {
 }
 
 #[test]
+fn who_waits_for_a_socket_is_refused_the_moment_it_opens() {
+    let server = Upstream::start(|_| vec![Step::Hang]);
+    let spec = "  timeouts: {request: 15s}
+  bulkhead: {maxConcurrentCalls: 50, maxQueued: 50, maxWaitDuration: 15s, maxConnections: 10}
+  circuitBreaker: {slowCallDurationThreshold: 500ms, minimumNumberOfCalls: 10}";
+    let dependency = listened("fraud-api", server.address, spec);
+    let _proxy = Setup::new().workers(2).policy(&dependency.policy).start();
+    let holders: Vec<Client> = (0..10).map(|_| begin(dependency.listen)).collect();
+    server.wait_for_requests(10);
+    let waiting: Vec<Client> = (0..20).map(|_| begin(dependency.listen)).collect();
+    for mut caller in waiting {
+        let refusal = caller.read_answer(false).expect("an answer");
+        assert_eq!(refusal.reason(), Some("CircuitOpen"), "{refusal}");
+    }
+    assert_eq!((server.in_flight(), server.requests()), (10, 10));
+    drop(holders);
+}
+
+#[test]
 fn only_probes_reach_an_open_circuit_and_good_ones_close_it() {
     let broken = Arc::new(AtomicBool::new(true));
     let state = broken.clone();

@@ -97,6 +97,8 @@ impl Exchange {
         self.worker.process.close_idle(self.dependency().id);
         let socket = Box::pin(wait_for_socket(sockets, wait));
         self.link = Link::Waiting(Waiting { endpoint, destination, socket });
+        // From here on the flight is told when the breaker opens, as one that waits for a permit is.
+        self.tell(cx, |flight, shared, now| flight.handle_socket_wait(endpoint, shared, now));
     }
 
     pub(super) fn connect(

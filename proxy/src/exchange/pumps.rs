@@ -26,6 +26,7 @@ impl Exchange {
                 && let Some(upstream) = self.take_pooled(&destination)
             {
                 self.use_pooled(upstream, cx);
+                self.act(cx);
                 continue;
             }
             let Poll::Ready(socket) = polled else {
@@ -39,6 +40,8 @@ impl Exchange {
                 return self.refuse(refused, Block::Bulkhead, cx);
             };
             self.connect(waiting.endpoint, waiting.destination, socket, cx);
+            // What was asked for instead may have set another wait, which this loop then begins.
+            self.act(cx);
         }
         let Link::Dialing(dial) = &mut self.link else { return };
         let Poll::Ready(dialed) = dial.as_mut().poll(cx) else { return };
