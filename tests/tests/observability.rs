@@ -227,3 +227,72 @@ fn latency_is_shown_from_fifty_samples_on() {
     }
     eventually("percentiles are published", || proxy.admin.dependency("fraud-api")["latency_ms"]["p99"].is_number());
 }
+
+/// `count` dependencies nobody calls, named after `push`.
+fn uncalled(push: usize, count: usize) -> String {
+    let one = |n| {
+        let name = format!("push{push}-{n}");
+        format!(
+            "---\napiVersion: plimsoll.dev/v1alpha1\nkind: DependencyPolicy\nmetadata: {{name: {name}, namespace: shop}}\nspec:\n  target:\n    hosts: [{name}.internal]\n"
+        )
+    };
+    (0..count).map(one).collect()
+}
+
+/// A dependency that nobody heard of before is counted under its own name.
+#[track_caller]
+fn assert_counts_a_new_one(proxy: &Proxy, server: &Upstream) {
+    let fresh = listened("fresh", server.address, "");
+    assert_eq!(proxy.admin.put_policy(&fresh.policy).0, 200);
+    let mut client = Client::connect(fresh.listen);
+    (0..3).for_each(|_| drop(client.get("/")));
+    assert_eq!(proxy.admin.metric("plimsoll_requests_total", &[("dependency", "shop/fresh")]), 3.0);
+    assert_eq!(proxy.admin.metric("plimsoll_requests_total", &[("dependency", "other")]), 0.0);
+    assert_eq!(proxy.admin.dependency("fresh")["requests_total"], 3);
+    assert_eq!(proxy.admin.metric("plimsoll_metric_series_dropped_total", &[]), 0.0);
+}
+
+#[test]
+fn names_of_refused_policies_take_no_series() {
+    let server = Upstream::start(|_| upstream::ok("ok"));
+    let gone = listened("gone", server.address, "");
+    let by_host = gone.policy.replace(&format!("listen: {}", gone.listen), "hosts: [gone.internal]");
+    let proxy = Setup::new().policy(&by_host).start();
+    Client::connect(proxy.outbound).get("http://gone.internal/");
+    assert_eq!(proxy.admin.put_policy(&uncalled(0, 1)).0, 200);
+    let taken = std::net::TcpListener::bind(address::reserve()).unwrap();
+    let refused = listened("refused", server.address, "");
+    let refused = refused.policy.replace(&refused.listen.to_string(), &taken.local_addr().unwrap().to_string());
+    for push in 1..7 {
+        let (status, said) = proxy.admin.put_policy(&format!("{refused}{}", uncalled(push, 200)));
+        assert_eq!(status, 422, "{said}");
+    }
+    // The room that they would have needed is still that of a dependency that may come back.
+    assert_eq!(proxy.admin.metric("plimsoll_requests_total", &[("dependency", "shop/gone")]), 1.0);
+    assert_counts_a_new_one(&proxy, &server);
+}
+
+#[test]
+fn names_that_are_gone_make_room_for_new_ones() {
+    let server = Upstream::start(|_| upstream::ok("ok"));
+    let (_, proxy) = start(&server, "");
+    for push in 0..24 {
+        let (status, said) = proxy.admin.put_policy(&uncalled(push, 50));
+        assert_eq!(status, 200, "{said}");
+    }
+    assert_counts_a_new_one(&proxy, &server);
+}
+
+#[test]
+fn a_dependency_that_is_put_back_counts_on() {
+    let server = Upstream::start(|_| upstream::ok("ok"));
+    let (dependency, proxy) = start(&server, "");
+    let mut client = Client::connect(dependency.listen);
+    (0..2).for_each(|_| drop(client.get("/")));
+    for policy in [uncalled(0, 300), uncalled(1, 300), dependency.policy] {
+        let (status, said) = proxy.admin.put_policy(&policy);
+        assert_eq!(status, 200, "{said}");
+    }
+    Client::connect(dependency.listen).get("/");
+    assert_eq!(proxy.admin.metric("plimsoll_requests_total", &[("dependency", "shop/fraud-api")]), 3.0);
+}

@@ -11,7 +11,7 @@ use crate::report::{CallFacts, CallReport};
 impl Exchange {
     /// Tells the report that the call has begun.
     pub(super) fn started(&self) {
-        self.worker.report.started(self.route().stats);
+        self.worker.report.started(self.route().stats.id());
     }
 
     /// Tells the report how the call ended.
@@ -21,7 +21,7 @@ impl Exchange {
         }
         let refusal = self.refusal();
         let report = CallReport {
-            stats: self.route().stats,
+            stats: self.route().stats.id(),
             facts: self.facts(),
             status: self.reply.status,
             refusal: refusal.as_ref(),
@@ -57,7 +57,7 @@ impl Exchange {
 
     /// What an observed block would have done to this call.
     pub(super) fn would(&self, event: &Event) {
-        let stats = self.route().stats;
+        let stats = self.route().stats.id();
         match event {
             Event::WouldReject(rejection) => {
                 self.worker.report.would_refuse(stats, &self.refusal_of(rejection), &self.facts());
@@ -72,7 +72,7 @@ impl Exchange {
         let mut refusal = self.named(Refusal::new(rejected.reason));
         refusal.block = Some(Block::Bulkhead.as_str());
         refusal.numbers = Some(Numbers { observed: rejected.observed, limit: rejected.limit });
-        self.worker.report.would_refuse(self.route().stats, &refusal, &self.facts());
+        self.worker.report.would_refuse(self.route().stats.id(), &refusal, &self.facts());
     }
 
     /// The answer that the proxy made, or the cut in one.

@@ -16,7 +16,12 @@ use super::{Shared, StatsId};
 #[derive(Debug)]
 pub(super) struct Collect {
     pub empty: Batch,
+    pub round: Round,
 }
+
+/// Dropped by a worker when it has handed over, or has ended: once nobody holds it but the collector, every batch with
+/// something from before the question is on its way.
+pub(super) type Round = Arc<()>;
 
 /// A worker's batch on its way to the collector.
 #[derive(Debug)]
@@ -60,6 +65,8 @@ pub struct Collector {
     shared: Arc<Shared>,
     hand_overs: mpsc::UnboundedReceiver<HandOver>,
     spare: Vec<Batch>,
+    /// Ids that lost their names before the question that goes with them was asked.
+    leaving: Vec<(Round, Vec<StatsId>)>,
     totals: Totals,
 }
 
@@ -68,40 +75,43 @@ pub struct Collector {
 pub(super) struct Totals {
     /// By [`StatsId`].
     pub slots: Vec<Option<Box<Slot>>>,
-    /// By dependency: all routes together.
-    pub windows: BTreeMap<usize, Window>,
+    /// By [`Direction`] and dependency: all routes together.
+    pub windows: [BTreeMap<String, Window>; 2],
     pub connections: [(u64, u64); 2],
     pub decisions_dropped: u64,
     pub unlisted: super::unlisted::TopList,
-    /// Names by [`StatsId`], as of the last collection.
-    pub names: Vec<SeriesName>,
-    /// By [`StatsId`]: the id of its dependency's first series, under which its window is kept.
-    pub groups: Vec<usize>,
+    /// Names by [`StatsId`], as of the last collection; `None` for an id that is no longer a series.
+    pub names: Vec<Option<SeriesName>>,
+    /// Of the names.
+    version: u64,
 }
 
 impl Collector {
     pub(super) fn new(shared: Arc<Shared>, hand_overs: mpsc::UnboundedReceiver<HandOver>) -> Self {
-        Collector { shared, hand_overs, spare: Vec::new(), totals: Totals::default() }
+        Collector { shared, hand_overs, spare: Vec::new(), leaving: Vec::new(), totals: Totals::default() }
     }
 
     /// Asks every worker and adds up what they counted. To be dropped midway is safe.
     pub async fn collect(&mut self) {
         let asked = self.ask();
         let _ = tokio::time::timeout(PATIENCE, self.receive(asked)).await;
-        while let Ok(HandOver { full }) = self.hand_overs.try_recv() {
-            self.add(full);
-        }
+        self.receive_late();
     }
 
     /// Once a second: the window moves on, and its percentiles are published.
     pub async fn tick(&mut self) -> Arc<Published> {
         self.collect().await;
-        self.totals.windows.retain(|_, window| {
-            window.roll();
-            !window.is_quiet()
-        });
+        let ids = self.take_left();
+        for windows in &mut self.totals.windows {
+            windows.retain(|_, window| {
+                window.roll();
+                !window.is_quiet()
+            });
+        }
         let published = Arc::new(Published { latency: self.totals.published() });
         self.shared.published.store(published.clone());
+        // Not before: who takes one of these ids must not find there what was published under another name.
+        self.shared.catalog.release(ids);
         published
     }
 
@@ -113,10 +123,15 @@ impl Collector {
 
     /// Sends every living worker an empty batch; says how many will answer.
     fn ask(&mut self) -> usize {
+        let round = Round::default();
+        let leaving = self.shared.catalog.take_leaving();
+        if !leaving.is_empty() {
+            self.leaving.push((round.clone(), leaving));
+        }
         let spare = &mut self.spare;
         let mut asked = 0;
         self.shared.lock_workers().retain(|worker| {
-            let sent = worker.send(Collect { empty: spare.pop().unwrap_or_default() }).is_ok();
+            let sent = worker.send(Collect { empty: spare.pop().unwrap_or_default(), round: round.clone() }).is_ok();
             asked += usize::from(sent);
             sent
         });
@@ -132,6 +147,27 @@ impl Collector {
         }
     }
 
+    fn receive_late(&mut self) {
+        while let Ok(HandOver { full }) = self.hand_overs.try_recv() {
+            self.add(full);
+        }
+    }
+
+    /// The ids of which no worker holds a number any more; their totals end here.
+    fn take_left(&mut self) -> Vec<StatsId> {
+        let is_over = |(round, _): &mut (Round, _)| Arc::get_mut(round).is_some();
+        let ids: Vec<_> = self.leaving.extract_if(.., is_over).flat_map(|(_, ids)| ids).collect();
+        // Workers send their batch before they let go of the round.
+        self.receive_late();
+        self.totals.learn_names(&self.shared);
+        for id in &ids {
+            if let Some(slot) = self.totals.slots.get_mut(id.index()) {
+                *slot = None;
+            }
+        }
+        ids
+    }
+
     fn add(&mut self, mut batch: Batch) {
         self.totals.learn_names(&self.shared);
         self.totals.add(&batch);
@@ -145,27 +181,25 @@ impl Collector {
 
 impl Totals {
     fn learn_names(&mut self, shared: &Shared) {
-        if shared.catalog.len() == self.names.len() {
-            return;
+        let version = shared.catalog.version();
+        if self.version != version {
+            self.names = shared.catalog.names();
+            self.version = version;
         }
-        self.names = shared.catalog.names();
-        let mut first = BTreeMap::new();
-        self.groups = self
-            .names
-            .iter()
-            .enumerate()
-            .map(|(index, name)| *first.entry((name.direction, name.dependency.as_str())).or_insert(index))
-            .collect();
     }
 
     fn add(&mut self, batch: &Batch) {
         for (index, slot) in batch.touched() {
+            // A series that is leaving takes its last numbers along.
+            let Some(Some(name)) = self.names.get(index) else { continue };
             if index >= self.slots.len() {
                 self.slots.resize_with(index + 1, || None);
             }
             self.slots[index].get_or_insert_with(Box::default).add(slot);
-            if let Some(&group) = self.groups.get(index) {
-                self.windows.entry(group).or_default().add(slot);
+            let windows = &mut self.windows[name.direction as usize];
+            match windows.get_mut(&name.dependency) {
+                Some(window) => window.add(slot),
+                None => windows.entry(name.dependency.clone()).or_default().add(slot),
             }
         }
         for (mine, theirs) in self.connections.iter_mut().zip(&batch.connections) {
@@ -180,8 +214,11 @@ impl Totals {
 
     fn published(&self) -> Vec<Option<Percentiles>> {
         let mut scratch = Scratch::default();
-        let by_group: BTreeMap<_, _> =
-            self.windows.iter().map(|(&group, window)| (group, window.percentiles(&mut scratch))).collect();
-        self.groups.iter().map(|group| by_group.get(group).copied().flatten()).collect()
+        let by_dependency = self.windows.each_ref().map(|windows| {
+            let percentiles = |(name, window): (_, &Window)| Some((name, window.percentiles(&mut scratch)?));
+            windows.iter().filter_map(percentiles).collect::<BTreeMap<&String, _>>()
+        });
+        let of = |name: &SeriesName| by_dependency[name.direction as usize].get(&name.dependency).copied();
+        self.names.iter().map(|name| name.as_ref().and_then(of)).collect()
     }
 }

@@ -51,7 +51,7 @@ use spool::Spool;
 
 pub use bugs::count_bug;
 pub(crate) use catalog::SeriesName;
-pub use catalog::{MAX_SERIES, StatsId};
+pub use catalog::{MAX_SERIES, Series, StatsId};
 pub use collect::{Collector, Percentiles, Published};
 pub use decisions::{Decision, DecisionLog};
 pub(crate) use events::TransitionCounts;
@@ -210,9 +210,10 @@ impl Report {
     }
 
     /// The series that calls of a dependency's route (`None`: those that no named route matches) are counted under.
-    /// For building snapshots: the same names give the same id for as long as the process lives.
+    /// For building snapshots that come into force: the same names give the same series for as long as somebody holds
+    /// it, and after that until others need the room.
     #[must_use]
-    pub fn stats(&self, direction: Direction, dependency: &str, route: Option<&str>) -> StatsId {
+    pub fn series(&self, direction: Direction, dependency: &str, route: Option<&str>) -> Series {
         self.shared.catalog.resolve(direction, dependency, route)
     }
 

@@ -58,7 +58,7 @@ impl<'a> Reading<'a> {
         (open(Direction::Inbound), open(Direction::Outbound))
     }
 
-    /// One dependency, or with `None` the whole direction, whose percentiles are then those of its first dependency.
+    /// One dependency, or with `None` the whole direction, whose percentiles are then those of the first dependency by name that has some.
     #[must_use]
     pub fn counted(&self, direction: Direction, dependency: Option<&str>) -> Counted {
         let mut counted = Counted::default();
@@ -71,9 +71,9 @@ impl<'a> Reading<'a> {
             add_reasons(&mut counted.rejections, &slot.refused[0]);
             add_reasons(&mut counted.would_reject, &slot.refused[1]);
         }
-        let groups = self.totals.windows.iter().filter(|(index, _)| self.totals.names.get(**index).is_some_and(wanted));
         let mut scratch = Scratch::default();
-        for (_, window) in groups {
+        let is_wanted = |name: &str| dependency.is_none_or(|wanted| wanted == name);
+        for (_, window) in self.totals.windows[direction as usize].iter().filter(|(name, _)| is_wanted(name)) {
             counted.requests_per_second += window.calls_per_second();
             counted.latency = counted.latency.or_else(|| window.percentiles(&mut scratch));
         }
@@ -88,7 +88,7 @@ impl<'a> Reading<'a> {
     /// Every series that has something to show.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&'a SeriesName, &'a Slot)> {
         let slots = self.totals.slots.iter().map(Option::as_deref);
-        self.totals.names.iter().zip(slots).filter_map(|(name, slot)| Some((name, slot?)))
+        self.totals.names.iter().zip(slots).filter_map(|(name, slot)| Some((name.as_ref()?, slot?)))
     }
 
     pub(crate) fn transitions(&self) -> TransitionCounts {

@@ -11,6 +11,11 @@ use super::testing::{facts, report};
 use super::window::MIN_SAMPLES;
 use super::*;
 
+/// The tests keep the number alone: below the cap no series is taken from anybody.
+fn id(process: &Report, dependency: &str, route: Option<&str>) -> StatsId {
+    process.series(Direction::Outbound, dependency, route).id()
+}
+
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     LocalSet::new().block_on(&runtime, test);
@@ -35,7 +40,7 @@ fn what_workers_count_adds_up_whenever_they_are_asked() {
             let mut random = Random::new(seed);
             let (process, mut collector) = Report::new(None).unwrap();
             let workers = [worker(&process), worker(&process), worker(&process)];
-            let ids = [0, 1, 2, 3].map(|n| process.stats(Direction::Outbound, &format!("shop/{n}"), None));
+            let ids = [0, 1, 2, 3].map(|n| id(&process, &format!("shop/{n}"), None));
             let mut naive = BTreeMap::<_, u64>::new();
             for _ in 0..500 {
                 let (at, stats) = (random.below(3) as usize, ids[random.below(4) as usize]);
@@ -67,7 +72,7 @@ fn a_flights_summary_is_counted_by_kind_outcome_and_cause() {
     run(async {
         let (process, mut collector) = Report::new(None).unwrap();
         let worker = worker(&process);
-        let stats = process.stats(Direction::Outbound, "shop/fraud-api", None);
+        let stats = id(&process, "shop/fraud-api", None);
         let summary = Summary {
             first: Some(Outcome::Failure),
             retries: [1, 0, 2, 0, 0],
@@ -79,7 +84,7 @@ fn a_flights_summary_is_counted_by_kind_outcome_and_cause() {
         collector.collect().await;
         let (_, slot) = collector.reading().series().next().unwrap();
         assert_eq!(slot.attempts, [[0, 1, 0, 0, 0], [1, 0, 2, 0, 0]]);
-        for (cause, count) in stats::RETRY_DENIED_CAUSES.iter().zip(slot.retries_denied) {
+        for (cause, count) in super::stats::RETRY_DENIED_CAUSES.iter().zip(slot.retries_denied) {
             assert_eq!(count, u64::from(*cause == RetryDenied::Budget), "{cause:?}");
         }
         assert_eq!((slot.queue_wait.count(), slot.queue_wait.sum_us), (1, 3_000));
@@ -88,7 +93,7 @@ fn a_flights_summary_is_counted_by_kind_outcome_and_cause() {
 
 #[test]
 fn the_list_of_causes_is_in_the_order_of_the_enum() {
-    for (index, cause) in stats::RETRY_DENIED_CAUSES.iter().enumerate() {
+    for (index, cause) in super::stats::RETRY_DENIED_CAUSES.iter().enumerate() {
         assert_eq!(*cause as usize, index);
     }
 }
@@ -115,8 +120,8 @@ fn percentiles_need_fifty_samples_and_forget_after_thirty_seconds() {
     run(async {
         let (process, mut collector) = Report::new(None).unwrap();
         let worker = worker(&process);
-        let stats = process.stats(Direction::Outbound, "shop/fraud-api", None);
-        let route = process.stats(Direction::Outbound, "shop/fraud-api", Some("charge"));
+        let stats = id(&process, "shop/fraud-api", None);
+        let route = id(&process, "shop/fraud-api", Some("charge"));
         let sample = |stats, millis| {
             let latency = Some(Duration::from_millis(millis));
             worker.call(&CallReport { stats, summary: Summary { latency, ..Summary::default() }, ..report() });
@@ -173,8 +178,8 @@ fn a_storm_of_refusals_does_not_push_others_out_of_the_log() {
     run(async {
         let (process, mut collector) = Report::new(None).unwrap();
         let worker = worker(&process);
-        let loud = process.stats(Direction::Outbound, "shop/loud", None);
-        let quiet = process.stats(Direction::Outbound, "shop/quiet", None);
+        let loud = id(&process, "shop/loud", None);
+        let quiet = id(&process, "shop/quiet", None);
         let full = Refusal { policy: Some("shop/loud"), ..Refusal::new(Reason::BulkheadFull) };
         refused(quiet, &Refusal { policy: Some("shop/quiet"), ..Refusal::new(Reason::CircuitOpen) }, &worker);
         for _ in 0..5_000 {
@@ -219,7 +224,7 @@ fn the_log_keeps_the_newest() {
     let (worker, _collection) = process.worker();
     // Each under a series of its own, so that none is left out.
     for n in 0..=decisions::CAPACITY {
-        let stats = process.stats(Direction::Outbound, &format!("shop/{}", n % 900), None);
+        let stats = id(&process, &format!("shop/{}", n % 900), None);
         let reason = Reason::ALL[n / 900];
         worker.would_refuse(stats, &Refusal::new(reason), &facts());
     }
@@ -266,4 +271,114 @@ fn each_call_has_one_line_in_the_access_log() {
         .collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 200, 404, 404]);
+}
+
+/// A thousand series less `room`, held by somebody.
+fn all_but(room: usize, process: &Report) -> Vec<Series> {
+    let fill = |n| process.series(Direction::Outbound, &format!("fill/{n}"), None);
+    (0..MAX_SERIES - 3 - room).map(fill).collect()
+}
+
+#[test]
+fn an_id_gets_another_name_only_when_every_worker_has_handed_over() {
+    run(async {
+        let (process, mut collector) = Report::new(None).unwrap();
+        let quick = worker(&process);
+        let (slow, collection) = process.worker();
+        let (ending, its_collection) = process.worker();
+        let old = process.series(Direction::Outbound, "shop/old", None);
+        let (id, mut held) = (old.id(), all_but(1, &process));
+        let call = |worker: &WorkerReport, stats| {
+            worker.started(stats);
+            worker.call(&CallReport { stats, ..report() });
+        };
+        (0..MIN_SAMPLES).for_each(|_| call(&quick, id));
+        collector.tick().await;
+        assert!(quick.percentiles(id).is_some());
+        [&quick, &slow, &ending].into_iter().for_each(|worker| call(worker, id));
+        drop(old);
+        let mut names = (0..).map(|n| format!("shop/{n}"));
+        let mut next = || {
+            let series = process.series(Direction::Outbound, &names.next().unwrap(), None);
+            held.push(series.clone());
+            // The place for the next one.
+            drop(held.swap_remove(0));
+            series.id()
+        };
+        assert!(next() != id, "it has just begun to leave");
+        drop((ending, its_collection));
+        collector.tick().await;
+        assert!(next() != id && next() != id, "a worker has not answered");
+        spawn_local(collection.drive());
+        collector.tick().await;
+        assert_eq!(quick.percentiles(id), None, "what was published is withdrawn");
+        let new = (3..10).find(|_| next() == id).expect("it is free");
+        call(&slow, id);
+        collector.collect().await;
+        let seen: Vec<_> = collector.reading().series().map(|(name, slot)| (&*name.dependency, slot.started)).collect();
+        assert_eq!(seen, [(&*format!("shop/{new}"), 1)]);
+        assert_eq!(process.shared.catalog.dropped(), 0);
+    });
+}
+
+/// A generation: the names it has, and what it holds.
+type Generation = Vec<(usize, Series)>;
+
+#[test]
+fn no_call_is_counted_under_another_name_however_names_come_and_go() {
+    const NAMES: usize = 12;
+    let name = |n: usize| format!("shop/{n}");
+    run(async {
+        for seed in 0..5 {
+            let mut random = Random::new(seed);
+            let (process, mut collector) = Report::new(None).unwrap();
+            let workers = [worker(&process), worker(&process)];
+            let mut _held = all_but(6, &process);
+            let mut naive = [(0, 0); NAMES];
+            let mut in_force = Rc::new(Generation::new());
+            let mut calls: Vec<(Rc<Generation>, usize)> = Vec::new();
+            for _ in 0..400 {
+                let worker = &workers[random.below(2) as usize];
+                match random.below(8) {
+                    0 => {
+                        let generation = (0..2).map(|_| {
+                            let n = random.below(NAMES as u64) as usize;
+                            let known = process.shared.catalog.names();
+                            if !known.iter().flatten().any(|known| known.dependency == name(n)) {
+                                naive[n] = (0, 0);
+                            }
+                            (n, process.series(Direction::Outbound, &name(n), None))
+                        });
+                        in_force = Rc::new(generation.collect());
+                        // Asked for again: what is in use is not spared for being new.
+                        _held = all_but(6, &process);
+                    }
+                    1 => drop(collector.tick().await),
+                    2..5 if calls.len() < 3 && !in_force.is_empty() => {
+                        let at = random.below(2) as usize;
+                        let (n, series) = &in_force[at];
+                        worker.started(series.id());
+                        naive[*n].0 += u64::from(series.id() != StatsId::OTHER);
+                        calls.push((Rc::clone(&in_force), at));
+                    }
+                    _ => {
+                        let Some((generation, at)) = calls.pop() else { continue };
+                        let (n, series) = &generation[at];
+                        worker.call(&CallReport { stats: series.id(), ..report() });
+                        naive[*n].1 += u64::from(series.id() != StatsId::OTHER);
+                    }
+                }
+            }
+            collector.tick().await;
+            let known = process.shared.catalog.names();
+            let reading = collector.reading();
+            for (n, &(started, ended)) in naive.iter().enumerate() {
+                let slot = reading.series().find(|(series, _)| series.dependency == name(n)).map(|(_, slot)| slot);
+                let seen = slot.map_or((0, 0), |slot| (slot.started, slot.ended.iter().sum()));
+                let is_known = known.iter().flatten().any(|known| known.dependency == name(n));
+                assert_eq!(seen, if is_known { (started, ended) } else { (0, 0) }, "seed {seed}: {n}");
+            }
+            assert!(known.len() > MAX_SERIES, "seed {seed}: names were replaced");
+        }
+    });
 }

@@ -99,8 +99,10 @@ impl Collection {
 
     /// Hands the batch over whenever it is asked for, until the collector is gone.
     pub async fn drive(mut self) {
-        while let Some(Collect { empty }) = self.requests.recv().await {
+        while let Some(Collect { empty, round }) = self.requests.recv().await {
             self.hand_over(empty);
+            // Only now: who sees this round end finds the batch.
+            drop(round);
         }
     }
 
@@ -113,7 +115,8 @@ impl Collection {
 
 impl Drop for Collection {
     fn drop(&mut self) {
-        // The worker ends: what it counted last is not lost.
+        // The worker ends: what it counted last is not lost. It is sent before the rounds that nobody answered are
+        // dropped with `requests`.
         self.hand_over(Batch::default());
     }
 }

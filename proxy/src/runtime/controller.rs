@@ -20,7 +20,7 @@ use crate::admin::{Control, DependencyFacts, EndpointFacts, Facts, ForceOrder, F
 use crate::capture::Purpose;
 use crate::pick::Endpoint;
 use crate::report::{PolicyChange, Published};
-use crate::snapshot::{Compiled, Endpoints, Listen, Registry, Service, Snapshot, compile};
+use crate::snapshot::{Compiled, Endpoints, Listen, Registry, Service, Snapshot, compile, listens};
 
 /// How often a `listen` that is in use is tried again, and how long between.
 const BIND_TRIES: u32 = 30;
@@ -163,8 +163,8 @@ impl Controller {
         let now = self.process.clock.now();
         let state = &mut *self.lock();
         let number = state.generation + 1;
+        let bound = self.bind_new(&listens(&set, namespace, workload), &state.listening)?;
         let compiled = compile(&set, namespace, workload, &mut state.registry, &generation_name(number), now);
-        let bound = self.bind_new(&compiled.listens, &state.listening)?;
         self.put_in_force(compiled, bound, state, now);
         state.generation = number;
         state.yaml = set.to_yaml();
@@ -207,24 +207,25 @@ impl Controller {
 
     /// The swap: from here on nothing can fail.
     fn put_in_force(&self, mut compiled: Compiled, bound: Vec<(Listen, Bound)>, state: &mut InForce, now: Timestamp) {
-        let stay =
-            |known: &Listening| known.policy.is_none() || compiled.listens.iter().any(|listen| known.serves(listen));
+        let stay = |known: &Listening| {
+            known.policy.is_none() || compiled.listens.iter().any(|(listen, _)| known.serves(listen))
+        };
         let (staying, leaving): (Vec<_>, Vec<_>) = std::mem::take(&mut state.listening).into_iter().partition(stay);
-        for listen in &compiled.listens {
+        for (listen, service) in &compiled.listens {
             let known = staying.iter().find(|known| known.serves(listen)).map(|known| known.bound);
             let fresh = bound
                 .iter()
                 .find(|(new, _)| new.wanted == listen.wanted && new.policy == listen.policy)
                 .map(|(_, bound)| bound.address);
             if let Some(address) = known.or(fresh) {
-                compiled.snapshot.listen_on(address, listen.service);
+                compiled.snapshot.listen_on(address, *service);
             }
         }
         // Connections on an address that is no longer listened on live on; their calls go where they went.
         compiled.snapshot.inherit_listens(&self.process.snapshot.load());
         state.listening = staying;
         for known in &mut state.listening {
-            if let Some(listen) = compiled.listens.iter().find(|listen| known.serves(listen)) {
+            if let Some((listen, _)) = compiled.listens.iter().find(|(listen, _)| known.serves(listen)) {
                 known.policy = Some(listen.policy.clone());
             }
         }
@@ -484,7 +485,7 @@ impl Control for Controller {
     fn published(&self, published: &Published) {
         let snapshot = self.process.snapshot.load();
         for service in snapshot.services() {
-            let median = published.of(service.rest.stats).map(|percentiles| percentiles.p50);
+            let median = published.of(service.rest.stats.id()).map(|percentiles| percentiles.p50);
             let endpoints = endpoints_of(service);
             service.dependency.with(|shared| {
                 shared.protection.set_median_latency(median);

@@ -81,7 +81,7 @@ pub async fn turn_away(worker: &Worker, mut down: Box<Downstream>) {
 pub fn observe_turning_away(worker: &Worker, down: &Downstream) {
     let snapshot = worker.snapshot();
     let refusal = too_many_connections(worker, &snapshot);
-    worker.report.would_refuse(snapshot.inbound().rest.stats, &refusal, &facts(worker, down, None));
+    worker.report.would_refuse(snapshot.inbound().rest.stats.id(), &refusal, &facts(worker, down, None));
 }
 
 fn too_many_connections<'s>(worker: &Worker, snapshot: &'s Snapshot) -> Refusal<'s> {
@@ -288,7 +288,7 @@ fn report_refused(
     request: Option<(&RequestHead, Timestamp)>,
 ) {
     let snapshot = worker.snapshot();
-    let stats = if down.is_local() { StatsId::UNLISTED } else { snapshot.inbound().rest.stats };
+    let stats = if down.is_local() { StatsId::UNLISTED } else { snapshot.inbound().rest.stats.id() };
     let now = worker.now();
     worker.report.started(stats);
     worker.report.call(&CallReport {

@@ -70,8 +70,8 @@ impl Registry {
 pub struct Compiled {
     /// The snapshot. The addresses of `listen` are yet to be filled in.
     pub snapshot: Snapshot,
-    /// What each `listen` leads to.
-    pub listens: Vec<Listen>,
+    /// Where each `listen` leads.
+    pub listens: Vec<(Listen, ServiceIndex)>,
     configs: Vec<(Arc<Dependency>, ProtectionConfig, Option<usize>)>,
 }
 
@@ -82,8 +82,12 @@ pub struct Listen {
     pub wanted: SocketAddr,
     /// Whose.
     pub policy: String,
-    /// Where it is in the snapshot.
-    pub service: ServiceIndex,
+}
+
+impl Listen {
+    fn of(policy: &DependencyPolicy) -> Option<Self> {
+        policy.target.listen.map(|wanted| Self { wanted, policy: policy.id.to_string() })
+    }
 }
 
 impl Compiled {
@@ -96,7 +100,14 @@ impl Compiled {
     }
 }
 
-/// Compiles `set` for the proxy of one workload.
+/// Every `listen` of `set` for the proxy of one workload.
+#[must_use]
+pub fn listens(set: &PolicySet, namespace: Option<&str>, workload: Option<&str>) -> Vec<Listen> {
+    set.dependencies.iter().filter(|policy| policy.is_for(namespace, workload)).filter_map(Listen::of).collect()
+}
+
+/// Compiles `set` for the proxy of one workload. What may refuse a generation comes before: here it gets its series,
+/// and a generation that is refused must not take the room of another one's.
 pub fn compile(
     set: &PolicySet,
     namespace: Option<&str>,
@@ -124,7 +135,7 @@ impl<'r> Builder<'r> {
     fn new(registry: &'r mut Registry, generation: &str, now: Timestamp) -> Self {
         let config = ProtectionConfig::default();
         let dependency = registry.dependency("unlisted", &config, now);
-        let stats = registry.report.stats(Direction::Outbound, "unlisted", None);
+        let stats = registry.report.series(Direction::Outbound, "unlisted", None);
         let rules = Arc::new(without_policy());
         let unlisted = Service {
             dependency: Arc::clone(&dependency),
@@ -158,7 +169,7 @@ impl<'r> Builder<'r> {
         let config = policy.map(|policy| policy.protection.clone()).unwrap_or_default();
         let dependency = self.registry.dependency("inbound", &config, self.now);
         let name = policy.map(|policy| policy.id.to_string());
-        let stats = self.registry.report.stats(Direction::Inbound, name.as_deref().unwrap_or("inbound"), None);
+        let stats = self.registry.report.series(Direction::Inbound, name.as_deref().unwrap_or("inbound"), None);
         let rules = policy.map_or_else(|| Arc::new(without_policy()), |policy| Arc::clone(&policy.rules));
         if let Some(policy) = policy {
             self.compiled.snapshot.drain = policy.drain;
@@ -200,8 +211,8 @@ impl<'r> Builder<'r> {
             }
         };
         let connections = policy.connections.filter(|limit| limit.mode.enforces()).map(|limit| limit.config);
-        self.names(policy, index, &name);
-        let stats = |route: Option<&str>| self.registry.report.stats(Direction::Outbound, &name, route);
+        self.names(policy, index);
+        let stats = |route: Option<&str>| self.registry.report.series(Direction::Outbound, &name, route);
         let id_of = |route: &str| dependency.with(|shared| shared.protection.route_id(route));
         let routes = policy.routes.iter().map(|route| Route {
             id: id_of(&route.name),
@@ -238,7 +249,7 @@ impl<'r> Builder<'r> {
         ));
     }
 
-    fn names(&mut self, policy: &DependencyPolicy, index: ServiceIndex, name: &str) {
+    fn names(&mut self, policy: &DependencyPolicy, index: ServiceIndex) {
         let snapshot = &mut self.compiled.snapshot;
         for host in &policy.target.hosts {
             match &host.name {
@@ -247,9 +258,7 @@ impl<'r> Builder<'r> {
             }
         }
         snapshot.addresses.extend(policy.target.addresses.iter().map(|pattern| (*pattern, index)));
-        if let Some(wanted) = policy.target.listen {
-            self.compiled.listens.push(Listen { wanted, policy: name.to_owned(), service: index });
-        }
+        self.compiled.listens.extend(Listen::of(policy).map(|listen| (listen, index)));
     }
 
     fn finish(self) -> Compiled {

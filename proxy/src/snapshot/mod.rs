@@ -12,10 +12,10 @@ use plimsoll_resilience::rejection::RouteId;
 use plimsoll_resilience::rules::Rules;
 use plimsoll_resilience::{Mode, Moded};
 
-pub use self::compile::{Compiled, Listen, Registry, compile};
+pub use self::compile::{Compiled, Listen, Registry, compile, listens};
 use crate::dependency::{Dependency, DependencyId};
 use crate::pick::Endpoint;
-use crate::report::StatsId;
+use crate::report::Series;
 use crate::route::hosts::Hosts;
 
 /// Former `listen` addresses whose connections are still served.
@@ -92,7 +92,7 @@ pub struct Route {
     /// The same for tunnels, which may be silent for longer.
     pub tunnel_rules: Arc<Rules>,
     /// Where its calls are counted.
-    pub stats: StatsId,
+    pub stats: Series,
 }
 
 /// Where calls go.

@@ -185,8 +185,8 @@ fn call(stats: StatsId, policy: Option<&'static str>) -> CallReport<'static> {
 
 /// A bit of everything: good calls, refusals made and observed, an unlisted destination, open connections.
 fn busy(proxy: &Served, worker: &crate::report::WorkerReport) {
-    let fraud = proxy.report.stats(Direction::Outbound, "shop/fraud-api", None);
-    let charge = proxy.report.stats(Direction::Outbound, "shop/fraud-api", Some("charge"));
+    let fraud = proxy.report.series(Direction::Outbound, "shop/fraud-api", None).id();
+    let charge = proxy.report.series(Direction::Outbound, "shop/fraud-api", Some("charge")).id();
     worker.connection_opened(Direction::Outbound);
     worker.connection_opened(Direction::Outbound);
     worker.connection_closed(Direction::Outbound);
