@@ -137,13 +137,8 @@ fn drive_writer(shared: &Shared, target: &Target, mut output: Output) {
     loop {
         // Read before the lanes, so that what was appended before the stop is written.
         let stopping = shared.stop.load(Ordering::SeqCst);
-        if shared.reopen.swap(false, Ordering::SeqCst) {
-            // Without a new file the old one goes on: better a log under the wrong name than none.
-            if let Ok(reopened) = open_output(target) {
-                output = reopened;
-            }
-        }
-        let wrote = write_lanes(shared, &mut output, &mut taken);
+        reopen_if_asked(shared, target, &mut output);
+        let wrote = write_lanes(shared, target, &mut output, &mut taken);
         if stopping {
             return;
         }
@@ -159,8 +154,17 @@ fn drive_writer(shared: &Shared, target: &Target, mut output: Output) {
     }
 }
 
+fn reopen_if_asked(shared: &Shared, target: &Target, output: &mut Output) {
+    if shared.reopen.swap(false, Ordering::SeqCst) {
+        // Without a new file the old one goes on: better a log under the wrong name than none.
+        if let Ok(reopened) = open_output(target) {
+            *output = reopened;
+        }
+    }
+}
+
 /// Writes what waits in each lane; true if there was anything.
-fn write_lanes(shared: &Shared, output: &mut Output, taken: &mut Vec<u8>) -> bool {
+fn write_lanes(shared: &Shared, target: &Target, output: &mut Output, taken: &mut Vec<u8>) -> bool {
     let mut wrote = false;
     for lane in lanes(shared) {
         taken.clear();
@@ -169,6 +173,8 @@ fn write_lanes(shared: &Shared, output: &mut Output, taken: &mut Vec<u8>) -> boo
             continue;
         }
         wrote = true;
+        // Asked again with the lines in hand: none that came after the order goes to the old file.
+        reopen_if_asked(shared, target, output);
         if output.write_all(taken).and_then(|()| output.flush()).is_err() {
             let lines = taken.iter().filter(|&&byte| byte == b'\n').count();
             shared.dropped.fetch_add(lines as u64, Ordering::Relaxed);
@@ -263,7 +269,7 @@ mod tests {
         spool.reopen();
         lane.append(b"after\n");
         drop(spool);
-        // The flag is read before the lanes, so the line cannot have gone to the old file.
+        // The flag is read with the line in hand, so that it cannot have gone to the old file.
         assert_eq!(std::fs::read_to_string(rotated).unwrap(), "");
         assert_eq!(std::fs::read_to_string(path).unwrap(), "after\n");
     }
