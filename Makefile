@@ -36,9 +36,10 @@ test: setup lint build
 	tests/run-tests
 
 bench: setup
-	cargo build --profile bench-fast -p plimsoll-proxy -p plimsoll-tests --bins
+	cargo build --profile bench-fast -p plimsoll-tests --bins
+	cargo build --release -p plimsoll-proxy
 	$(if $(ENVOY),tests/setup envoy)
-	PLIMSOLL_TEST_PROXY=$(CURDIR)/target/bench-fast/plimsoll-proxy \
+	PLIMSOLL_TEST_PROXY=$(CURDIR)/target/release/plimsoll-proxy \
 	ENVOY_BINARY=$(if $(ENVOY),$$(find $(PLIMSOLL_TEST_VENV) -path '*/_bin/envoy')) \
 	  target/bench-fast/plimsoll-bench $(if $(GATE),--gate) $(BENCH_ARGS)
 
