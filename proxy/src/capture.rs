@@ -147,4 +147,16 @@ mod tests {
             assert!(!own.is_at(elsewhere.parse().unwrap()), "{elsewhere}");
         }
     }
+
+    /// What a redirect catches on its way through this machine is not ours to carry on.
+    #[test]
+    fn only_addresses_by_which_others_reach_this_machine_are_ours() {
+        let own = Own::default();
+        own.addresses.store(Arc::new(vec!["192.0.2.7".parse().unwrap()]));
+        assert!(own.is_address("192.0.2.7".parse().unwrap()));
+        assert!(own.is_address("::ffff:192.0.2.7".parse().unwrap()));
+        for elsewhere in ["127.0.0.1", "127.0.0.9", "::1", "0.0.0.0", "::", "198.51.100.1", "2001:db8::1"] {
+            assert!(!own.is_address(elsewhere.parse().unwrap()), "{elsewhere}");
+        }
+    }
 }
