@@ -14,17 +14,13 @@ pub fn judge(head: &ResponseHead, buf: &[u8], rules: &Rules, wall: SystemTime) -
     let fields = &head.fields;
     let status = head.status;
     let retry_after = fields.value(FieldKind::RetryAfter, buf).and_then(|value| retry_after(value, wall));
-    let retry = rules.retry.as_ref().map(|retry| &retry.config);
-    let retry_code = retry.is_some_and(|retry| {
-        let needs_more = status == 429 && retry.retry_429_only_with_retry_after && retry_after.is_none();
-        retry.codes.contains(status) && !needs_more
-    });
     let is_refusal = status == 429 || status >= 500;
     let marked = fields.contains(FieldKind::XEnvoyOverloaded)
         || fields.all(FieldKind::ProxyStatus).any(|field| says_pushback(field.value.of(buf)));
     Head {
         failure: rules.failure_codes.contains(status),
-        retry_code,
+        // What 429 needs beside its code, the flight knows.
+        retry_code: rules.retry.as_ref().is_some_and(|retry| retry.config.codes.contains(status)),
         status,
         retry_after,
         pushback: status == 429 || is_refusal && marked,

@@ -82,11 +82,6 @@ impl WaiterId {
     pub(crate) fn is_modelled(self) -> bool {
         self == Self::MODELLED
     }
-
-    /// The number, for the shell's own table.
-    pub const fn as_u64(self) -> u64 {
-        self.0
-    }
 }
 
 /// Whose turn it is among those who wait. A class of priority would be one more of these.

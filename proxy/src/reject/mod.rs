@@ -113,22 +113,6 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// Nothing serves what was asked for; `detail` says what was looked up.
-    #[must_use]
-    pub const fn no_route(detail: &'a str) -> Self {
-        let mut refusal = Self::new(Reason::NoRoute);
-        refusal.detail = Some(detail);
-        refusal
-    }
-
-    /// The caller may not do this; `detail` says which rule.
-    #[must_use]
-    pub const fn forbidden(detail: &'a str) -> Self {
-        let mut refusal = Self::new(Reason::Forbidden);
-        refusal.detail = Some(detail);
-        refusal
-    }
-
     /// The numbers, where there was a limit to measure against: no limit is zero.
     #[must_use]
     pub fn measured(&self) -> Option<Numbers> {

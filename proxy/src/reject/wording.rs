@@ -313,7 +313,14 @@ mod tests {
         }
         push_line(&mut lines, &Refusal::malformed("both Content-Length and Transfer-Encoding"), true);
         push_line(&mut lines, &Refusal::target_too_long(None), true);
-        push_line(&mut lines, &Refusal::no_route("no policy names it and it is not where the caller was going"), true);
+        push_line(
+            &mut lines,
+            &Refusal {
+                detail: Some("no policy names it and it is not where the caller was going"),
+                ..Refusal::new(Reason::NoRoute)
+            },
+            true,
+        );
         insta::assert_snapshot!(lines);
     }
 }

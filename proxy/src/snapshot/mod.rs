@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use plimsoll_policy::{AddressPattern, ConnectionLimit, Drain, Matcher, Protocol};
+use plimsoll_policy::{AddressPattern, ConnectionLimit, Drain, Matcher};
 use plimsoll_resilience::rejection::RouteId;
 use plimsoll_resilience::rules::Rules;
 use plimsoll_resilience::{Mode, Moded};
@@ -62,8 +62,6 @@ pub struct Service {
     pub policy: Option<Arc<str>>,
     /// Where its calls go.
     pub endpoints: Endpoints,
-    /// What callers speak.
-    pub protocol: Protocol,
     /// `maxConnections`: to the dependency, or for the workload from its callers.
     pub connections: Option<Moded<ConnectionLimit>>,
     /// The mode of its breaker.

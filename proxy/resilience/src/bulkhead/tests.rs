@@ -188,7 +188,7 @@ proptest! {
             }
             bulkhead.check_invariants();
             prop_assert_eq!(bulkhead.in_flight(), naive.out);
-            let woken: Vec<_> = std::iter::from_fn(|| bulkhead.poll_granted()).map(WaiterId::as_u64).collect();
+            let woken: Vec<_> = std::iter::from_fn(|| bulkhead.poll_granted()).map(|waiter| waiter.0).collect();
             prop_assert!(woken.iter().all(|id| naive.granted.contains(id)), "{woken:?} of {:?}", naive.granted);
         }
     }
