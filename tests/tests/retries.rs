@@ -253,3 +253,22 @@ fn observe_makes_no_retry() {
     assert_eq!(attempts("GET", &[], "  mode: Observe\n  retry: {backoff: {base: 1ms, max: 5ms}}").0, 1);
     assert_eq!(attempts("GET", &[], "  retry: {mode: Disabled}").0, 1);
 }
+
+/// If retries took turns of their own, each call would begin at the endpoint that the last one failed at.
+#[test]
+fn retries_take_no_turn_and_a_dead_endpoint_costs_every_other_call() {
+    let live = Upstream::start(|_| upstream::ok("ok"));
+    let dead = address::reserve();
+    let spec = "  retry: {backoff: {base: 1ms, max: 5ms}, budget: {percent: 100, minPerSecond: 100}}";
+    let dependency = listened("fraud-api", dead, spec);
+    let both = format!("\"{dead}\", \"{}\"", live.address);
+    let policy = dependency.policy.replace(&format!("\"{dead}\""), &both);
+    let proxy = Setup::new().workers(1).policy(&policy).start();
+    let mut client = Client::connect(dependency.listen);
+    for _ in 0..40 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let first = |outcome| proxy.admin.metric("plimsoll_attempts_total", &[("attempt", "first"), ("outcome", outcome)]);
+    assert_eq!((first("failure"), first("success")), (20.0, 20.0));
+    assert_eq!(live.requests(), 40);
+}
