@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 
 use crate::dependency::DependencyId;
 use crate::sockets::OpenSocket;
+use crate::transport::Transport;
 
 /// How long a connection may have been idle to be trusted with a request that cannot be sent twice.
 const FRESH: Duration = Duration::from_secs(1);
@@ -29,8 +30,8 @@ const KEPT_FOR_ENDPOINT: usize = 1024;
 /// A connection to an endpoint, in use or idle.
 #[derive(Debug)]
 pub struct Upstream {
-    /// The socket.
-    pub stream: TcpStream,
+    /// The connection.
+    pub stream: Transport,
     /// Where it leads.
     pub address: SocketAddr,
     dependency: DependencyId,
@@ -40,7 +41,7 @@ pub struct Upstream {
 impl Upstream {
     /// A fresh connection.
     #[must_use]
-    pub fn new(stream: TcpStream, address: SocketAddr, dependency: DependencyId, socket: OpenSocket) -> Self {
+    pub fn new(stream: Transport, address: SocketAddr, dependency: DependencyId, socket: OpenSocket) -> Self {
         Self { stream, address, dependency, _socket: socket }
     }
 }
@@ -111,7 +112,7 @@ impl Pool {
     ) -> Option<Upstream> {
         let idle = self.idle.get_mut(&Key { dependency, address })?;
         while let Some(candidate) = idle.pop() {
-            if candidate.until <= now || has_something_to_say(&candidate.upstream.stream) {
+            if candidate.until <= now || has_something_to_say(candidate.upstream.stream.socket()) {
                 continue;
             }
             if repeatable {
@@ -122,7 +123,7 @@ impl Pool {
                 idle.push(candidate);
                 return None;
             }
-            if is_silent(&candidate.upstream.stream) {
+            if is_silent(candidate.upstream.stream.socket()) {
                 return Some(candidate.upstream);
             }
         }
@@ -146,7 +147,7 @@ impl Pool {
     pub fn sweep(&mut self, now: Timestamp, keep: impl Fn(DependencyId, SocketAddr) -> bool) {
         self.idle.retain(|key, idle| {
             if keep(key.dependency, key.address) {
-                idle.retain(|each| each.until > now && !has_something_to_say(&each.upstream.stream));
+                idle.retain(|each| each.until > now && !has_something_to_say(each.upstream.stream.socket()));
             } else {
                 idle.clear();
             }

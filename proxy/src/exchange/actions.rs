@@ -10,8 +10,9 @@ use plimsoll_resilience::flight::{Action, Attempt, Failure, Flight, Head};
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::rejection::{Block, EndpointKey, Rejected, Rejection};
 
-use super::link::{Destination, Link, Open, Waiting, dial, wait_for_socket};
+use super::link::{Link, Open, Waiting, wait_for_socket};
 use super::{End, Exchange, KEPT_ANSWER, Kept};
+use crate::dial::{Destination, dial};
 use crate::forward::answer::Answer;
 use crate::forward::heads::{self, RequestFacts};
 use crate::pick::{self, Endpoint, NoEndpoint, key_of_name};

@@ -9,12 +9,14 @@ use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::rejection::{Block, Rejected};
 use socket2::SockRef;
 
-use super::link::{DialError, Link};
+use super::link::Link;
 use super::{End, Exchange};
+use crate::dial::DialError;
 use crate::forward::answer::{Found, Invalid};
 use crate::forward::heads;
-use crate::forward::io::poll_write;
+use crate::forward::io::poll_send;
 use crate::forward::request::BodyEnd;
+use crate::pool::Upstream;
 
 impl Exchange {
     /// Goes on with getting a connection.
@@ -47,7 +49,10 @@ impl Exchange {
         let Poll::Ready(dialed) = dial.as_mut().poll(cx) else { return };
         self.link = Link::None;
         match dialed {
-            Ok(upstream) => self.open(upstream),
+            Ok(dialed) => {
+                let dependency = self.dependency().id;
+                self.open(Upstream::new(dialed.transport, dialed.address, dependency, dialed.socket));
+            }
             Err(DialError::Failed(failure)) => self.fail(failure, cx),
             Err(DialError::Loop) => {
                 let looped = Rejected::new(Reason::Loop, 0, 0);
@@ -90,13 +95,12 @@ impl Exchange {
         if head.is_empty() && body.is_empty() {
             if self.tunnel && self.request.is_whole() {
                 open.shut = true;
-                // Fails only when the other side is gone, which reading will show.
-                let _ = SockRef::from(&open.upstream.stream).shutdown(Shutdown::Write);
+                open.upstream.stream.shut_down_write();
             }
             return false;
         }
         let head_len = head.len();
-        match poll_write(&open.upstream.stream, head, body, cx) {
+        match poll_send(&mut open.upstream.stream, head, body, cx) {
             Poll::Pending => false,
             Poll::Ready(Ok(written)) => {
                 let of_head = written.min(head_len);

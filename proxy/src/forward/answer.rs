@@ -12,11 +12,11 @@ use plimsoll_h1::{
     BodyDecoder, BodyError, BodyFraming, Decoded, Limits, Method, ResponseError, ResponseHead, Truncated,
     decode_response, may_complete,
 };
-use tokio::net::TcpStream;
 
 use super::body;
 use super::io::poll_read;
 use crate::runtime::buffers::{Buffers, INITIAL, Lent, STREAMING};
+use crate::transport::Transport;
 
 /// More interim answers than anyone sends before a final one.
 const MAX_INTERIM: u32 = 32;
@@ -160,7 +160,7 @@ impl Answer {
     /// As the socket's.
     pub fn poll_fill(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut Transport,
         buffers: &Buffers,
         cx: &mut Context<'_>,
     ) -> Poll<std::io::Result<usize>> {

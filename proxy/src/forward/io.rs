@@ -7,8 +7,11 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
+
+use crate::transport::Transport;
 
 /// Bodies of answers up to this size are copied behind their head. Those of requests never: what counts as sent must have
 /// been taken by the kernel, or a connection that turns out to be dead would cost the part that was copied.
@@ -18,7 +21,11 @@ pub const JOINED: usize = 2048;
 ///
 /// Goes by way of `AsyncRead`, which takes a short read as the news that the socket is empty; `try_read` would ask the
 /// kernel again each time.
-pub fn poll_read(stream: &mut TcpStream, buffer: &mut BytesMut, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+pub fn poll_read(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut BytesMut,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
     debug_assert!(buffer.capacity() > buffer.len(), "a read without room would look like the end of the stream");
     loop {
         match ready!(poll_read_buf(Pin::new(stream), cx, buffer)) {
@@ -42,6 +49,21 @@ pub fn poll_write(stream: &TcpStream, first: &[u8], second: &[u8], cx: &mut Cont
         match written {
             Err(error) if is_transient(&error) => {}
             done => return Poll::Ready(done),
+        }
+    }
+}
+
+/// The same towards an endpoint.
+pub fn poll_send(
+    transport: &mut Transport,
+    first: &[u8],
+    second: &[u8],
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    match transport {
+        Transport::Plain(stream) => poll_write(stream, first, second, cx),
+        Transport::Tls(stream) => {
+            Pin::new(stream).poll_write_vectored(cx, &[IoSlice::new(first), IoSlice::new(second)])
         }
     }
 }
