@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_policy::{ConnectionLimit, DependencyPolicy, Endpoints, Source, WorkloadPolicy, parse};
 use plimsoll_resilience::Mode;
 use plimsoll_resilience::breaker::WindowKind;
+use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::rules::{Methods, Streaming, WhenExpired};
 
 fn dependency(spec: &str) -> DependencyPolicy {
@@ -46,7 +47,8 @@ fn a_policy_that_names_no_block_only_has_the_built_in_clocks() {
     assert!(
         rules.failure_codes.contains(500) && rules.failure_codes.contains(599) && !rules.failure_codes.contains(429)
     );
-    assert!(rules.failure_grpc_codes.contains(14) && !rules.failure_grpc_codes.contains(8));
+    assert!(rules.failure_grpc_codes.contains(GrpcCode::Unavailable));
+    assert!(!rules.failure_grpc_codes.contains(GrpcCode::ResourceExhausted));
     assert!(policy.protection.bulkhead.is_none() && policy.protection.breaker.is_none());
     assert!(policy.connections.is_none() && policy.routes.is_empty());
     assert_eq!(policy.target.endpoints, Endpoints::AsAddressed);

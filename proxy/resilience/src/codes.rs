@@ -69,45 +69,117 @@ impl CodeSet {
     }
 }
 
-/// A set of gRPC status codes from 0 to 16.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct GrpcCodeSet(u32);
+macro_rules! grpc_codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal),* $(,)?) => {
+        /// A gRPC status; <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum GrpcCode {
+            $($(#[$doc])* $name = $number),*
+        }
 
-impl GrpcCodeSet {
-    /// No code at all.
+        impl GrpcCode {
+            /// Every status, by number.
+            pub const ALL: [Self; 17] = [$(Self::$name),*];
+
+            /// The word of the YAML.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),* }
+            }
+        }
+    };
+}
+
+grpc_codes! {
+    /// Not a failure.
+    Ok = 0,
+    /// Given up by the caller.
+    Cancelled = 1,
+    /// An error that nobody named; also what a number that no status has stands for.
+    Unknown = 2,
+    /// The request makes no sense.
+    InvalidArgument = 3,
+    /// Too late.
+    DeadlineExceeded = 4,
+    /// It does not exist.
+    NotFound = 5,
+    /// It exists already.
+    AlreadyExists = 6,
+    /// The caller may not do this.
+    PermissionDenied = 7,
+    /// A quota or limit is spent.
+    ResourceExhausted = 8,
+    /// The state of the system does not allow it.
+    FailedPrecondition = 9,
+    /// A conflict; the whole transaction may be tried again.
+    Aborted = 10,
+    /// Past the end.
+    OutOfRange = 11,
+    /// Not there, or not switched on.
+    Unimplemented = 12,
+    /// Something is broken.
+    Internal = 13,
+    /// Not at the moment.
+    Unavailable = 14,
+    /// Lost for good.
+    DataLoss = 15,
+    /// Nobody said who the caller is.
+    Unauthenticated = 16,
+}
+
+impl GrpcCode {
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The status that a `grpc-status` field names. What is no number of a status is [`GrpcCode::Unknown`], as gRPC's
+    /// own libraries have it.
+    pub fn of_field(value: &[u8]) -> Self {
+        let digits = value.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|text| text.parse::<usize>().ok());
+        number.and_then(|number| Self::ALL.get(number).copied()).unwrap_or(Self::Unknown)
+    }
+}
+
+/// A set of gRPC statuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GrpcCodes(u32);
+
+impl GrpcCodes {
+    /// No status at all.
     pub const EMPTY: Self = Self(0);
 
-    /// The set of `codes`; numbers above 16 are left out.
-    pub fn of(codes: &[u8]) -> Self {
+    /// The set of `codes`.
+    pub const fn of(codes: &[GrpcCode]) -> Self {
         let mut set = Self::EMPTY;
-        for &code in codes {
-            set.insert(code);
+        let mut rest = codes;
+        while let [code, others @ ..] = rest {
+            set.insert(*code);
+            rest = others;
         }
         set
     }
 
-    /// The built-in `failureGrpcCodes`: UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS.
-    pub fn server_errors() -> Self {
-        Self::of(&[2, 4, 13, 14, 15])
+    /// The built-in `failureGrpcCodes`: those that speak of the dependency and not of the request.
+    pub const fn server_errors() -> Self {
+        use GrpcCode::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unknown};
+        Self::of(&[Unknown, DeadlineExceeded, Internal, Unavailable, DataLoss])
     }
 
-    /// Adds `code`; false if it is above 16 and was not added.
-    pub const fn insert(&mut self, code: u8) -> bool {
-        if code > 16 {
-            return false;
-        }
-        self.0 |= 1 << code;
-        true
+    /// Adds `code`.
+    pub const fn insert(&mut self, code: GrpcCode) {
+        self.0 |= 1 << code.number();
     }
 
     /// True if `code` is in the set.
-    pub const fn contains(&self, code: u8) -> bool {
-        code <= 16 && self.0 & (1 << code) != 0
+    pub const fn contains(self, code: GrpcCode) -> bool {
+        self.0 & (1 << code.number()) != 0
     }
 
-    /// The codes, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = u8> + '_ {
-        (0..=16).filter(|&code| self.contains(code))
+    /// The statuses, by number.
+    pub fn iter(self) -> impl Iterator<Item = GrpcCode> {
+        GrpcCode::ALL.into_iter().filter(move |&code| self.contains(code))
     }
 }
 
@@ -126,9 +198,29 @@ mod tests {
         set.union(&CodeSet::of(&[503]));
         assert!(set.contains(503) && !set.contains(u16::MAX));
         assert_eq!(CodeSet::range(0, u16::MAX).iter().count(), 500);
+    }
 
-        let mut grpc = GrpcCodeSet::of(&[14, 17]);
-        assert!(!grpc.insert(255) && !grpc.contains(255));
-        assert_eq!(grpc.iter().collect::<Vec<_>>(), [14]);
+    #[test]
+    fn a_grpc_status_has_a_number_and_a_name() {
+        for (number, code) in (0..).zip(GrpcCode::ALL) {
+            assert_eq!(code.number(), number);
+            assert_eq!(GrpcCode::of_field(number.to_string().as_bytes()), code);
+        }
+        assert_eq!(GrpcCode::Unavailable.as_str(), "Unavailable");
+        for odd in ["17", "-1", "+14", "", "1e1", " 14", "99999999999999999999999", "\u{661}"] {
+            assert_eq!(GrpcCode::of_field(odd.as_bytes()), GrpcCode::Unknown, "{odd:?}");
+        }
+        assert_eq!(GrpcCode::of_field(b"\xff"), GrpcCode::Unknown);
+    }
+
+    #[test]
+    fn a_set_of_grpc_statuses_holds_what_was_put_into_it() {
+        for code in GrpcCode::ALL {
+            let set = GrpcCodes::of(&[code]);
+            assert!(GrpcCode::ALL.into_iter().all(|other| set.contains(other) == (other == code)));
+        }
+        let numbers = GrpcCodes::server_errors().iter().map(GrpcCode::number);
+        assert_eq!(numbers.collect::<Vec<_>>(), [2, 4, 13, 14, 15]);
+        assert_eq!(GrpcCodes::EMPTY.iter().count(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backoff;
-use crate::codes::{CodeSet, GrpcCodeSet};
+use crate::codes::{CodeSet, GrpcCode, GrpcCodes};
 use crate::mode::{Mode, Moded};
 
 /// The rules of one route of one dependency. `Rules::default()` are those of a dependency without a policy.
@@ -18,7 +18,7 @@ pub struct Rules {
     /// HTTP codes that are failures.
     pub failure_codes: CodeSet,
     /// gRPC codes that are failures.
-    pub failure_grpc_codes: GrpcCodeSet,
+    pub failure_grpc_codes: GrpcCodes,
     /// From this age on an attempt is slow; `None` without a breaker.
     pub slow_call_threshold: Option<Duration>,
     /// Whether answers are streams.
@@ -79,7 +79,7 @@ pub struct RetryRules {
     /// 429 is retried only if it says when to come back.
     pub retry_429_only_with_retry_after: bool,
     /// gRPC codes that are retried.
-    pub grpc_codes: GrpcCodeSet,
+    pub grpc_codes: GrpcCodes,
     /// No connection: name, connect or TLS failed.
     pub on_connect_failure: bool,
     /// HTTP/2 said that it had not begun.
@@ -190,7 +190,7 @@ impl Default for RetryRules {
             methods: Methods::Idempotent,
             codes: CodeSet::of(&[429, 502, 503, 504]),
             retry_429_only_with_retry_after: true,
-            grpc_codes: GrpcCodeSet::of(&[14]),
+            grpc_codes: GrpcCodes::of(&[GrpcCode::Unavailable]),
             on_connect_failure: true,
             on_refused_stream: true,
             on_reset_before_request: true,
@@ -212,7 +212,7 @@ impl Default for Rules {
             deadline: DeadlineRules::default(),
             retry: None,
             failure_codes: CodeSet::server_errors(),
-            failure_grpc_codes: GrpcCodeSet::server_errors(),
+            failure_grpc_codes: GrpcCodes::server_errors(),
             slow_call_threshold: None,
             streaming: Streaming::Auto,
         }

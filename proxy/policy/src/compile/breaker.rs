@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_resilience::breaker::{Config, Settings, WindowKind};
-use plimsoll_resilience::codes::{CodeSet, GrpcCodeSet};
+use plimsoll_resilience::codes::{CodeSet, GrpcCodes};
 use plimsoll_resilience::{Mode, Moded};
 
 use super::{checked, mode_of};
@@ -109,8 +109,8 @@ pub(super) fn code_set(patterns: &[At<CodePattern>]) -> CodeSet {
     set
 }
 
-pub(super) fn grpc_code_set(codes: &[At<GrpcCode>]) -> GrpcCodeSet {
-    let mut set = GrpcCodeSet::EMPTY;
+pub(super) fn grpc_code_set(codes: &[At<GrpcCode>]) -> GrpcCodes {
+    let mut set = GrpcCodes::EMPTY;
     for code in codes {
         set.insert(code.value.0);
     }

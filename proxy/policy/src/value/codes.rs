@@ -1,6 +1,6 @@
 //! Status codes: `503`, `5xx`, and gRPC's by name.
 
-use plimsoll_resilience::codes::CodeSet;
+use plimsoll_resilience::codes::{self, CodeSet};
 use serde_json::{Value as Json, json};
 use serde_yaml::Value as Yaml;
 
@@ -61,51 +61,36 @@ fn parse_code(text: &str) -> Option<u16> {
     ((100..=599).contains(&code) && text.len() == 3).then_some(code)
 }
 
-/// A gRPC status, as its number.
+/// A gRPC status that may mean failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GrpcCode(pub(crate) u8);
+pub(crate) struct GrpcCode(pub(crate) codes::GrpcCode);
 
-/// By number; <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>.
-const GRPC_NAMES: [&str; 17] = [
-    "Ok",
-    "Cancelled",
-    "Unknown",
-    "InvalidArgument",
-    "DeadlineExceeded",
-    "NotFound",
-    "AlreadyExists",
-    "PermissionDenied",
-    "ResourceExhausted",
-    "FailedPrecondition",
-    "Aborted",
-    "OutOfRange",
-    "Unimplemented",
-    "Internal",
-    "Unavailable",
-    "DataLoss",
-    "Unauthenticated",
-];
+impl GrpcCode {
+    /// `Ok` is no failure, and nothing to retry.
+    fn names() -> impl Iterator<Item = &'static str> {
+        codes::GrpcCode::ALL.into_iter().skip(1).map(codes::GrpcCode::as_str)
+    }
+}
 
 impl Scalar for GrpcCode {
     const FORM: Form = Form::Word;
     const EXPECTED: &'static str = "the name of a gRPC status in CamelCase, such as Unavailable";
 
     fn parse(text: &str) -> Result<Self, Problem> {
-        // `Ok` is no failure, and nothing to retry.
-        let code = (1..=16).find(|code| GRPC_NAMES[usize::from(*code)] == text).map(Self);
-        code.ok_or_else(|| {
+        let code = codes::GrpcCode::ALL.into_iter().skip(1).find(|code| code.as_str() == text);
+        code.map(Self).ok_or_else(|| {
             let flat = text.replace('_', "");
             Problem::new(format!("{} is not a gRPC status that means failure", quote(text)))
-                .nearest(nearest(&flat, GRPC_NAMES.into_iter().skip(1)))
+                .nearest(nearest(&flat, Self::names()))
         })
     }
 
     fn write(&self) -> Yaml {
-        Yaml::from(GRPC_NAMES[usize::from(self.0)])
+        Yaml::from(self.0.as_str())
     }
 
     fn schema() -> Json {
-        json!({"type": "string", "enum": &GRPC_NAMES[1..]})
+        json!({"type": "string", "enum": Self::names().collect::<Vec<_>>()})
     }
 }
 
