@@ -32,10 +32,10 @@ pub use document::parse;
 pub use field::Row;
 pub use matcher::{HeaderMatch, Matcher, PathMatch, Request, normal_path};
 pub use model::{
-    ConnectionLimit, DependencyPolicy, Drain, Endpoints, Origin, PolicyId, PolicySet, PortPolicy, Route, Target,
+    ConnectionLimit, DependencyPolicy, Drain, Endpoints, Origin, PolicyId, PolicySet, PortPolicy, Route, Target, Tls,
     WorkloadPolicy,
 };
 pub use selection::Ambiguous;
-pub use source::{LoadError, MAX_SOURCE_BYTES, Source, load};
+pub use source::{LoadError, MAX_SOURCE_BYTES, Provenance, Source, load};
 pub use tables::{Kind, defaults, defaults_text, schema};
-pub use value::{AddressPattern, Cidr, HostName, HostPattern, Protocol};
+pub use value::{AddressPattern, Algorithm, Cidr, HostName, HostPattern, Protocol, UpstreamProtocol};

@@ -9,7 +9,7 @@ use plimsoll_resilience::{Mode, Moded, ProtectionConfig, Rules};
 
 use crate::diagnostic::Diagnostic;
 use crate::matcher::Matcher;
-use crate::value::{AddressPattern, HostPattern, Protocol};
+use crate::value::{AddressPattern, Algorithm, HostPattern, Protocol, UpstreamProtocol};
 
 /// Everything that a set of sources says.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +61,8 @@ pub struct DependencyPolicy {
     pub workloads: Vec<String>,
     /// Which traffic it is for, and where that goes.
     pub target: Target,
+    /// How an endpoint is chosen.
+    pub load_balancing: Algorithm,
     /// The rules of calls that no route is for (`RouteId(0)`).
     pub rules: Arc<Rules>,
     /// `timeouts.idle` for upgrades and CONNECT, whose built-in value is longer.
@@ -111,8 +113,27 @@ pub struct Target {
     pub listen: Option<SocketAddr>,
     /// What callers speak.
     pub protocol: Protocol,
+    /// What is spoken to the endpoints. `Same` where `protocol` is TCP.
+    pub upstream_protocol: UpstreamProtocol,
     /// Where the calls go.
     pub endpoints: Endpoints,
+    /// The proxy speaks TLS to them; `None`: bytes go out as they are.
+    pub tls: Option<Tls>,
+}
+
+/// TLS to the endpoints. File names are relative and stay below the folder for secrets (no `..`); a policy of
+/// [`Provenance::CommandLine`](crate::Provenance::CommandLine) may have absolute ones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tls {
+    /// The name or address that is asked for and must be in the certificate, in lower case; `None`: the host that was
+    /// addressed.
+    pub server_name: Option<String>,
+    /// Certificates that are trusted; `None`: those that the system trusts.
+    pub ca_file: Option<String>,
+    /// Our own certificate. Never without `key_file`.
+    pub cert_file: Option<String>,
+    /// Its key. Never without `cert_file`.
+    pub key_file: Option<String>,
 }
 
 /// Where calls go.
@@ -122,14 +143,14 @@ pub enum Endpoints {
     AsAddressed,
     /// These; at least one, no two the same.
     Static(Vec<SocketAddr>),
-    /// The A and AAAA records of a name.
+    /// The records of a name.
     Dns {
         /// The name, in lower case and without a final dot.
         name: String,
-        /// The port at each address.
-        port: u16,
-        /// How often the name is asked for again.
-        refresh: Duration,
+        /// The port at each address of its A and AAAA records; `None`: its SRV records say.
+        port: Option<u16>,
+        /// How often the name is asked for again; `None`: as the TTLs of the records say.
+        refresh: Option<Duration>,
     },
 }
 

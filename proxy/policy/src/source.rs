@@ -14,12 +14,25 @@ pub struct Source {
     pub name: String,
     /// The YAML, any number of documents.
     pub text: String,
+    /// Who answers for it.
+    pub provenance: Provenance,
+}
+
+/// Who answers for a policy. Whoever starts the process can read what it can; somebody who may push policy to it must
+/// not be able to point it at any file of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Provenance {
+    /// Handed over by others: pushed, or from a control plane.
+    #[default]
+    Handed,
+    /// A file that the command line names, by itself or by its folder.
+    CommandLine,
 }
 
 impl Source {
-    /// A source from text already in memory.
+    /// A source from text already in memory, handed over by others.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into() }
+        Self { name: name.into(), text: text.into(), provenance: Provenance::Handed }
     }
 }
 
@@ -54,7 +67,7 @@ pub enum LoadError {
     },
 }
 
-/// Reads files and folders into sources. A folder gives its `.yaml` and `.yml` files in name order, not those of
+/// Reads files and folders that the command line names into sources. A folder gives its `.yaml` and `.yml` files in name order, not those of
 /// folders below it, and not hidden ones (Kubernetes mounts ConfigMaps with such names beside the real files).
 ///
 /// # Errors
@@ -100,5 +113,5 @@ fn load_file(path: &Path) -> Result<Source, LoadError> {
         return Err(LoadError::TooLarge { path: path.to_path_buf() });
     }
     let text = String::from_utf8(bytes).map_err(|_| LoadError::NotUtf8 { path: path.to_path_buf() })?;
-    Ok(Source { name: path.display().to_string(), text })
+    Ok(Source { name: path.display().to_string(), text, provenance: Provenance::CommandLine })
 }

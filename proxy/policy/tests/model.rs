@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use plimsoll_policy::{ConnectionLimit, DependencyPolicy, Endpoints, Source, WorkloadPolicy, parse};
+use plimsoll_policy::{
+    Algorithm, ConnectionLimit, DependencyPolicy, Endpoints, PortPolicy, Protocol, Source, Tls, UpstreamProtocol,
+    WorkloadPolicy, load, parse,
+};
 use plimsoll_resilience::Mode;
 use plimsoll_resilience::breaker::WindowKind;
 use plimsoll_resilience::codes::GrpcCode;
@@ -165,11 +168,73 @@ fn windows_are_time_or_calls() {
 fn a_local_port_leads_to_the_one_host() {
     let endpoints =
         |target: &str| dependency(&format!("  target: {{listen: \"127.0.0.1:0\", {target}}}\n")).target.endpoints;
-    let dns = Endpoints::Dns { name: "api.internal".to_owned(), port: 80, refresh: ms(30_000) };
+    let dns = Endpoints::Dns { name: "api.internal".to_owned(), port: Some(80), refresh: None };
     assert_eq!(endpoints("hosts: [\"API.internal:80\"]"), dns);
     assert_eq!(endpoints("hosts: [\"10.0.0.1:80\"]"), Endpoints::Static(vec!["10.0.0.1:80".parse().unwrap()]));
     let written = "hosts: [\"api.internal:80\"], endpoints: {static: [\"10.0.0.9:1\"]}";
     assert_eq!(endpoints(written), Endpoints::Static(vec!["10.0.0.9:1".parse().unwrap()]));
+}
+
+#[test]
+fn what_names_stand_for_is_asked_as_written() {
+    let endpoints =
+        |dns: &str| dependency(&format!("  target: {{hosts: [a], endpoints: {{dns: {{{dns}}}}}}}\n")).target.endpoints;
+    let dns = |name: &str, port, refresh| Endpoints::Dns { name: name.to_owned(), port, refresh };
+    assert_eq!(endpoints("name: a.internal, port: 80"), dns("a.internal", Some(80), None));
+    assert_eq!(endpoints("name: a.internal, port: 80, refresh: 5s"), dns("a.internal", Some(80), Some(ms(5000))));
+    assert_eq!(endpoints("name: _http._tcp.A.internal."), dns("_http._tcp.a.internal", None, None));
+}
+
+#[test]
+fn protocols_are_what_is_written() {
+    let target = |target: &str| dependency(&format!("  target: {{hosts: [\"a:80\"], {target}}}\n")).target;
+    let plain = target("");
+    assert_eq!((plain.protocol, plain.upstream_protocol, plain.tls), (Protocol::Auto, UpstreamProtocol::Same, None));
+    for (text, protocol) in [
+        ("Auto", Protocol::Auto),
+        ("HTTP1", Protocol::Http1),
+        ("HTTP2", Protocol::Http2),
+        ("GRPC", Protocol::Grpc),
+        ("TCP", Protocol::Tcp),
+    ] {
+        assert_eq!(target(&format!("protocol: {text}")).protocol, protocol);
+        let ports = workload(&format!("  ports: [{{port: 80, protocol: {text}}}]\n")).ports;
+        assert_eq!(ports, [PortPolicy { port: 80, protocol }]);
+    }
+    assert_eq!(target("upstreamProtocol: HTTP1").upstream_protocol, UpstreamProtocol::Http1);
+    assert_eq!(target("protocol: GRPC, upstreamProtocol: HTTP2").upstream_protocol, UpstreamProtocol::Http2);
+    assert_eq!(dependency("").load_balancing, Algorithm::RoundRobin);
+    assert_eq!(dependency("  loadBalancing: {algorithm: LeastRequest}\n").load_balancing, Algorithm::LeastRequest);
+}
+
+#[test]
+fn tls_is_originated_only_where_it_says_so() {
+    let tls = |tls: &str| dependency(&format!("  target: {{hosts: [\"a:443\"], tls: {{{tls}}}}}\n")).target.tls;
+    assert_eq!(tls("mode: Disabled, serverName: a.example, caFile: ca.pem"), None);
+    let system = Tls { server_name: None, ca_file: None, cert_file: None, key_file: None };
+    assert_eq!(tls("mode: Originate"), Some(system));
+    let all = "mode: Originate, serverName: A.example., caFile: p/ca.pem, certFile: c.pem, keyFile: c.key";
+    let text = |text: &str| Some(text.to_owned());
+    let written = Tls {
+        server_name: text("a.example"),
+        ca_file: text("p/ca.pem"),
+        cert_file: text("c.pem"),
+        key_file: text("c.key"),
+    };
+    assert_eq!(tls(all), Some(written));
+}
+
+#[test]
+fn only_files_of_the_command_line_say_where_files_are() {
+    let text = "apiVersion: plimsoll.dev/v1alpha1\nkind: DependencyPolicy\nmetadata: {name: a}\nspec:\n  \
+                target: {hosts: [\"a:443\"], tls: {mode: Originate, caFile: /etc/ca.pem}}\n";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.yaml"), text).unwrap();
+    for named in [folder.path().to_path_buf(), folder.path().join("a.yaml")] {
+        let set = parse(&load(&[named]).unwrap()).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert_eq!(set.dependencies[0].target.tls.as_ref().unwrap().ca_file.as_deref(), Some("/etc/ca.pem"));
+        assert!(parse(&[Source::new("pushed", set.to_yaml())]).is_err());
+    }
 }
 
 #[test]

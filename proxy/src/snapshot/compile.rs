@@ -20,6 +20,9 @@ use crate::report::{Direction, Report};
 /// `timeouts.idle` of tunnels where nothing else is written.
 const TUNNEL_IDLE: Duration = Duration::from_secs(3600);
 
+/// How often a name of a policy is asked for again where nothing else is written.
+const REFRESH: Duration = Duration::from_secs(30);
+
 /// The state of every dependency that policy or a call in flight knows, by name.
 #[derive(Debug)]
 pub struct Registry {
@@ -205,7 +208,8 @@ impl<'r> Builder<'r> {
                 Endpoints::Fixed(addresses.iter().copied().map(Endpoint::new).collect())
             }
             plimsoll_policy::Endpoints::Dns { name, port, refresh } => {
-                Endpoints::Resolved(self.registry.resolved(name, *port, *refresh))
+                // To come with the resolver that reads records: SRV, and their TTLs.
+                Endpoints::Resolved(self.registry.resolved(name, port.unwrap_or(0), refresh.unwrap_or(REFRESH)))
             }
         };
         let connections = policy.connections.filter(|limit| limit.mode.enforces()).map(|limit| limit.config);

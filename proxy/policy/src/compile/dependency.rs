@@ -8,6 +8,7 @@ use plimsoll_resilience::rules::{RetryRules, Streaming};
 use plimsoll_resilience::{Mode, Moded, ProtectionConfig, RouteProtection, Rules, bulkhead};
 
 use super::breaker::{breaker, code_set, grpc_code_set, slow_threshold};
+use super::opaque::refuse_limits_on_calls;
 use super::retry::{budget, retry};
 use super::target::target;
 use super::{Limits, as_in_force, checked, identity, mode_of, refuse_empty_bulkhead, timing};
@@ -25,6 +26,7 @@ pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument)
     let mode = spec.mode.value();
     // Everything is checked before anything is missed.
     let target = spec.target.written().and_then(|written| target(reader, written));
+    refuse_limits_on_calls(reader, spec);
     let (bulkhead, connections) = bulkhead(reader, &spec.bulkhead, mode);
     let breaker = breaker(reader, &spec.circuit_breaker, mode);
     let budget = budget(reader, &spec.retry);
@@ -40,6 +42,7 @@ pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument)
         mode,
         workloads: spec.workloads.list().iter().map(|name| name.value.0.clone()).collect(),
         target: target?,
+        load_balancing: spec.load_balancing.value().unwrap_or_default().algorithm.value(),
         rules: Arc::new(rules),
         tunnel_idle,
         routes,

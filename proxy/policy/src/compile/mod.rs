@@ -3,9 +3,11 @@
 
 mod breaker;
 mod dependency;
+mod opaque;
 mod retry;
 mod target;
 mod timing;
+mod tls;
 mod workload;
 
 pub(crate) use breaker::slow_threshold;

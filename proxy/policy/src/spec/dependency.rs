@@ -3,7 +3,7 @@
 use plimsoll_resilience::Mode;
 use plimsoll_resilience::rules::Streaming;
 
-use super::{Bulkhead, CircuitBreaker, Deadline, Retry, RouteBulkhead, Target, Timeouts};
+use super::{Bulkhead, CircuitBreaker, Deadline, LoadBalancing, Retry, RouteBulkhead, Target, Timeouts};
 use crate::field::{At, Several, block};
 use crate::value::{ApiVersion, DependencyKind, HeaderName, HostPattern, Labels, Method, Name, PathText, Text};
 
@@ -44,6 +44,8 @@ block! {
         "mode" mode: Defaulted<Mode> = "Enforce",
         /// Which traffic is this dependency's, and where it goes.
         "target" target: Required<Target> = "required",
+        /// Which endpoint takes the next call.
+        "loadBalancing" load_balancing: Optional<LoadBalancing> = "as its fields",
         /// The clocks of a call.
         "timeouts" timeouts: Optional<Timeouts> = "as its fields",
         /// The deadline that callers send.
@@ -58,7 +60,7 @@ block! {
         "routes" routes: Optional<Vec<At<RouteSpec>>> = "none",
     }
     later {
-        "loadBalancing", "rateLimit", "concurrencyLimit", "outlierEjection", "healthCheck", "hedge", "fallbacks",
+        "rateLimit", "concurrencyLimit", "outlierEjection", "healthCheck", "hedge", "fallbacks",
     }
 }
 

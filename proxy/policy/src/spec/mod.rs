@@ -10,6 +10,6 @@ mod workload;
 pub(crate) use dependency::{DependencyDocument, DependencySpec, Match, Metadata, PathSpec, RouteSpec};
 pub(crate) use limits::{Bulkhead, CircuitBreaker, InboundBulkhead, RouteBulkhead};
 pub(crate) use retry::{Backoff, Budget, Retry};
-pub(crate) use target::{Endpoints, Target};
+pub(crate) use target::{Dns, Endpoints, LoadBalancing, Target, Tls};
 pub(crate) use timing::{Deadline, InboundDeadline, InboundTimeouts, Timeouts};
 pub(crate) use workload::{WorkloadDocument, WorkloadSpec};

@@ -5,7 +5,7 @@ mod build;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::report::Problem;
-use crate::source::Source;
+use crate::source::{Provenance, Source};
 
 /// Longest excerpt, in characters; longer lines are cut around the column.
 const EXCERPT_WIDTH: usize = 120;
@@ -62,6 +62,7 @@ pub(crate) struct Place {
 struct Text {
     name: String,
     text: String,
+    provenance: Provenance,
     /// Byte offset of each line's first character.
     lines: Vec<usize>,
 }
@@ -76,7 +77,7 @@ impl Tree {
     fn add_text(&mut self, source: &Source) -> usize {
         let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text).to_owned();
         let lines = line_starts(&text);
-        self.texts.push(Text { name: source.name.clone(), text, lines });
+        self.texts.push(Text { name: source.name.clone(), text, provenance: source.provenance, lines });
         self.texts.len() - 1
     }
 
@@ -123,6 +124,11 @@ impl Tree {
 
     pub(crate) fn file(&self, source: usize) -> &str {
         &self.texts[source].name
+    }
+
+    /// Who answers for what stands at a node.
+    pub(crate) fn provenance(&self, node: NodeId) -> Provenance {
+        self.texts[self.nodes[node.0].place.source].provenance
     }
 
     /// `spec.routes[1].timeouts`; a name node has the path of its value.

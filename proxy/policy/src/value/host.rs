@@ -117,6 +117,13 @@ scalar!(HostPattern);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DnsName(pub(crate) String);
 
+impl DnsName {
+    /// `_http._tcp.fraud.internal`: only SRV records have such names (RFC 2782).
+    pub(crate) fn is_for_srv(&self) -> bool {
+        self.0.starts_with('_')
+    }
+}
+
 impl Scalar for DnsName {
     const FORM: Form = Form::Free;
     const EXPECTED: &'static str = "a host name without port, such as fraud.internal";
@@ -125,9 +132,6 @@ impl Scalar for DnsName {
         let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         if lower.parse::<IpAddr>().is_ok() {
             return Err(Problem::new(format!("{} is an address", quote(text))).expected("addresses in `static`"));
-        }
-        if lower.starts_with('_') {
-            return Err(Problem::new("SRV records are not supported by this version"));
         }
         if !is_dns_name(&lower) {
             return Err(Problem::new(format!("{} is not a host name", quote(text))));
@@ -145,6 +149,37 @@ impl Scalar for DnsName {
 }
 
 scalar!(DnsName);
+
+/// The name that a server's certificate must be for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerName(pub(crate) String);
+
+impl Scalar for ServerName {
+    const FORM: Form = Form::Free;
+    const EXPECTED: &'static str = "the name in the server's certificate, such as fraud.example.com";
+
+    fn parse(text: &str) -> Result<Self, Problem> {
+        let wrong = || Problem::new(format!("{} is not the name of a server", quote(text)));
+        match HostPattern::parse(text) {
+            Ok(HostPattern { name: HostName::Exact(name), port: None }) => Ok(Self(name)),
+            Ok(HostPattern { name: HostName::Exact(name), port: Some(_) }) => Err(wrong().nearest(Some(name))),
+            Ok(HostPattern { name: HostName::Wildcard(_), .. }) => {
+                Err(wrong().expected("one name, without a star: it is sent to the server, which answers for it"))
+            }
+            Err(problem) => Err(wrong().nearest(problem.nearest)),
+        }
+    }
+
+    fn write(&self) -> Yaml {
+        Yaml::from(self.0.as_str())
+    }
+
+    fn schema() -> Json {
+        json!({"type": "string", "maxLength": 254, "pattern": "^[A-Za-z0-9_.:-]+$"})
+    }
+}
+
+scalar!(ServerName);
 
 fn split_port(text: &str) -> Result<(&str, Option<&str>), Problem> {
     let wrong = || Problem::new(format!("{} is not a host", quote(text)));

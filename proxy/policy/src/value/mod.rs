@@ -13,13 +13,13 @@ pub(crate) use address::{Endpoint, Listen, Port};
 pub(crate) use codes::{CodePattern, GrpcCode};
 pub(crate) use duration::{Positive, WindowSize, duration_text};
 pub(crate) use number::{Attempts, Count, Number, Percent, Share, Size};
-pub(crate) use text::{ApiVersion, HeaderName, Labels, Method, Name, PathText, Text};
-pub(crate) use word::{ConnectionError, DependencyKind, WindowType, WorkloadKind};
+pub(crate) use text::{ApiVersion, HeaderName, Labels, Method, Name, PathText, SecretFile, Text};
+pub(crate) use word::{ConnectionError, DependencyKind, TlsMode, WindowType, WorkloadKind};
 
 pub use address::{AddressPattern, Cidr};
-pub(crate) use host::DnsName;
+pub(crate) use host::{DnsName, ServerName};
 pub use host::{HostName, HostPattern};
-pub use word::Protocol;
+pub use word::{Algorithm, Protocol, UpstreamProtocol};
 
 use serde_json::Value as Json;
 use serde_yaml::Value as Yaml;

@@ -138,6 +138,26 @@ text!(
     }
 );
 
+text!(
+    /// A file with a certificate or key: a name below the folder for secrets, or a path that a person wrote. Whether a
+    /// path may stand there depends on where the policy comes from.
+    SecretFile, "the name of a file below --secrets-dir, such as client.pem or partner/ca.pem",
+    {"type": "string", "minLength": 1}, |text| {
+        if text.is_empty() || text.chars().any(char::is_control) {
+            return Err(Problem::new(format!("{} is not the name of a file", quote(text))));
+        }
+        let steps = text.strip_prefix('/').unwrap_or(text).split('/');
+        let odd = |step: &str| matches!(step, "" | "." | "..");
+        if steps.clone().any(odd) {
+            let plain: Vec<_> = steps.filter(|step| !odd(step)).collect();
+            let plain = (!plain.is_empty() && !text.contains("..")).then(|| plain.join("/"));
+            let problem = Problem::new(format!("{} leads elsewhere or nowhere", quote(text)));
+            return Err(problem.expected("a name without empty steps, `.` and `..`").nearest(plain));
+        }
+        Ok(())
+    }
+);
+
 /// Labels or annotations: text by text, carried along and not read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels(Vec<(String, String)>);

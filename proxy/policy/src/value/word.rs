@@ -20,6 +20,41 @@ pub enum Protocol {
     Auto,
     /// HTTP/1.0 and HTTP/1.1.
     Http1,
+    /// HTTP/2, of which gRPC is recognised by its content type.
+    Http2,
+    /// gRPC over HTTP/2: without a `request` timeout of its own a call may take as long as it likes.
+    Grpc,
+    /// Bytes that are passed on unread.
+    Tcp,
+}
+
+/// Which protocol is spoken to the endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum UpstreamProtocol {
+    /// The one that the caller speaks.
+    #[default]
+    Same,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2; over TLS, HTTP/1.1 where the server does not speak it (ALPN).
+    Http2,
+}
+
+/// How an endpoint is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Algorithm {
+    /// In turn.
+    #[default]
+    RoundRobin,
+    /// Of two drawn at random the one with fewer calls in flight.
+    LeastRequest,
+}
+
+/// Whether the proxy speaks TLS to the endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlsMode {
+    Disabled,
+    Originate,
 }
 
 /// What a breaker's window is measured in.
@@ -77,7 +112,9 @@ macro_rules! words {
 fn unknown_word(text: &str, words: &[&'static str]) -> Problem {
     let lower = text.to_ascii_lowercase();
     let meant = match lower.as_str() {
-        "on" | "yes" | "true" | "enabled" | "enforced" => words.iter().find(|word| **word == "Enforce").copied(),
+        "on" | "yes" | "true" | "enabled" | "enforced" => {
+            words.iter().find(|word| matches!(**word, "Enforce" | "Originate")).copied()
+        }
         "off" | "no" | "false" | "none" => words.iter().find(|word| **word == "Disabled").copied(),
         _ => nearest(text, words.iter().copied()),
     };
@@ -96,7 +133,23 @@ words!(WorkloadKind { "WorkloadPolicy" = WorkloadKind });
 words!(Protocol {
     "Auto" = Protocol::Auto,
     "HTTP1" = Protocol::Http1,
-} later { "HTTP2", "GRPC", "TCP" });
+    "HTTP2" = Protocol::Http2,
+    "GRPC" = Protocol::Grpc,
+    "TCP" = Protocol::Tcp,
+});
+words!(UpstreamProtocol {
+    "Same" = UpstreamProtocol::Same,
+    "HTTP1" = UpstreamProtocol::Http1,
+    "HTTP2" = UpstreamProtocol::Http2,
+});
+words!(Algorithm {
+    "RoundRobin" = Algorithm::RoundRobin,
+    "LeastRequest" = Algorithm::LeastRequest,
+} later { "PeakEwma", "Random", "RingHash", "Maglev" });
+words!(TlsMode {
+    "Disabled" = TlsMode::Disabled,
+    "Originate" = TlsMode::Originate,
+});
 words!(WindowType {
     "Time" = WindowType::Time,
     "Count" = WindowType::Count,
