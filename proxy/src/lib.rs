@@ -8,6 +8,7 @@ pub mod capture;
 pub mod cli;
 pub mod deadline;
 pub mod dependency;
+pub mod detect;
 pub mod dial;
 pub mod exchange;
 pub mod forward;

@@ -1,0 +1,64 @@
+//! Room 2: which protocol is this?
+//!
+//! ```text
+//!   first bytes ── peek ──▶ Http1 | Http2 | Tls(name) | Opaque     nothing said ──▶ whoever speaks first, see `serve`
+//! ```
+//! The decoder is pure: it is given what has arrived and says what it is, or what it will be taken for if nothing more
+//! comes. *Rule*: what a lenient server might take for HTTP/1 is HTTP/1 here too, so that it is checked and not passed
+//! through unseen; what no server could take for it is opaque and forwarded as it is. A ClientHello is read for its
+//! name alone (RFC 8446 4.1.2, RFC 6066 3), over as many segments and records as it was cut into; one that cannot be
+//! read is TLS without a name. *Not done*: nothing is decrypted, and with Encrypted ClientHello the outer name is the
+//! one that counts.
+
+mod habits;
+mod http;
+mod tls;
+
+pub use self::habits::{Habit, Habits};
+pub use self::tls::Hello;
+
+/// What a connection carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// HTTP/1, well-formed or not.
+    Http1,
+    /// HTTP/2 with prior knowledge (RFC 9113 3.3).
+    Http2,
+    /// TLS that we do not open.
+    Tls(Hello),
+    /// Anything else.
+    Opaque,
+}
+
+/// What the first bytes of a connection say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peek {
+    /// This, whatever follows.
+    Is(Verdict),
+    /// Not certain before more has come.
+    Maybe {
+        /// What it is taken for if nothing more comes.
+        verdict: Verdict,
+        /// No shorter input can tell more.
+        at_least: usize,
+    },
+}
+
+impl Peek {
+    fn maybe(verdict: Verdict, at_least: usize) -> Self {
+        Self::Maybe { verdict, at_least }
+    }
+}
+
+/// Says what a connection that begins with `bytes` carries.
+#[must_use]
+pub fn peek(bytes: &[u8]) -> Peek {
+    match bytes.first() {
+        None => Peek::maybe(Verdict::Opaque, 1),
+        Some(&tls::HANDSHAKE) => tls::peek(bytes),
+        Some(_) => http::peek(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests;
