@@ -7,6 +7,7 @@
 pub mod address;
 pub mod admin;
 pub mod client;
+pub mod h2;
 pub mod load;
 pub mod namespace;
 pub mod process;
