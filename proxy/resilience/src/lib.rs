@@ -24,6 +24,7 @@ pub mod reason;
 pub mod rejection;
 pub mod rules;
 pub mod time;
+pub mod token_bucket;
 pub mod window;
 
 pub use error::ConfigError;

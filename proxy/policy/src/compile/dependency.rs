@@ -20,6 +20,7 @@ use crate::spec::{
     Bulkhead, CircuitBreaker, Deadline, DependencyDocument, DependencySpec, Match, PathSpec, RouteBulkhead, RouteSpec,
     Timeouts,
 };
+use crate::value::Algorithm;
 
 pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument) -> Option<DependencyPolicy> {
     let spec = &document.spec.written()?.value;
@@ -36,17 +37,25 @@ pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument)
     let routes = base.routes(reader);
     let (id, origin) = identity(reader.tree, &document.metadata.written()?.value)?;
     let (routes, protected) = routes.into_iter().unzip();
+    let load_balancing = spec.load_balancing.value().unwrap_or_default().algorithm.value();
     Some(DependencyPolicy {
         id,
         origin,
         mode,
         workloads: spec.workloads.list().iter().map(|name| name.value.0.clone()).collect(),
         target: target?,
-        load_balancing: spec.load_balancing.value().unwrap_or_default().algorithm.value(),
+        load_balancing,
         rules: Arc::new(rules),
         tunnel_idle,
         routes,
-        protection: ProtectionConfig { bulkhead, breaker, budget: budget?, routes: protected },
+        protection: ProtectionConfig {
+            bulkhead,
+            connection_rate: None,
+            breaker,
+            budget: budget?,
+            least_request: load_balancing == Algorithm::LeastRequest,
+            routes: protected,
+        },
         connections,
         yaml: as_in_force(&with_whole_routes(document)),
     })

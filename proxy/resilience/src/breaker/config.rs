@@ -16,6 +16,16 @@ pub enum Scope {
     Endpoint,
 }
 
+/// What becomes of a turn on an opaque connection that is older than the slow threshold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SlowTurn {
+    /// It is counted beside the window: a long poll looks like one.
+    #[default]
+    Observe,
+    /// Turns enter the window as calls do.
+    Enforce,
+}
+
 /// What the rates are counted over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Window {
@@ -48,6 +58,8 @@ pub struct Settings {
     pub probes: u32,
     /// `maxWaitDurationInHalfOpenState`, of each probe from its sending.
     pub probe_limit: Duration,
+    /// `slowTurn`.
+    pub slow_turn: SlowTurn,
 }
 
 impl Default for Settings {
@@ -63,6 +75,7 @@ impl Default for Settings {
             max_wait: Duration::from_secs(120),
             probes: 3,
             probe_limit: Duration::from_secs(10),
+            slow_turn: SlowTurn::Observe,
         }
     }
 }

@@ -33,7 +33,7 @@
 mod config;
 mod state;
 
-pub use config::{Config, Scope, Settings, Window as WindowKind};
+pub use config::{Config, Scope, Settings, SlowTurn, Window as WindowKind};
 pub use state::{Cause, Forced, State, Transition};
 
 use std::collections::VecDeque;

@@ -7,6 +7,7 @@ use crate::budget;
 use crate::bulkhead::{self, Bulkhead, WaiterId};
 use crate::mode::{Mode, Moded};
 use crate::time::Timestamp;
+use crate::token_bucket;
 
 use super::Protection;
 
@@ -15,10 +16,14 @@ use super::Protection;
 pub struct ProtectionConfig {
     /// The dependency's own bulkhead: all its calls draw from it.
     pub bulkhead: Option<Moded<bulkhead::Config>>,
+    /// How fast opaque connections may be opened: `bulkhead.connectionRate`.
+    pub connection_rate: Option<Moded<token_bucket::Config>>,
     /// The breaker, with its scope.
     pub breaker: Option<Moded<breaker::Config>>,
     /// The retry budget; there is one without a retry block too.
     pub budget: budget::Config,
+    /// `loadBalancing.algorithm: LeastRequest`: what is in flight is counted for each endpoint.
+    pub least_request: bool,
     /// The named routes; [`Protection::route_id`] has their numbers.
     pub routes: Vec<RouteProtection>,
 }

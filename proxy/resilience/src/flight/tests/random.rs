@@ -127,6 +127,7 @@ fn chaos_config() -> ProtectionConfig {
             RouteProtection { name: "narrow".into(), bulkhead: bulkhead(1, 2, 300) },
             RouteProtection { name: "plain".into(), bulkhead: None },
         ],
+        ..ProtectionConfig::default()
     }
 }
 
