@@ -22,6 +22,7 @@ pub mod runtime;
 pub mod serve;
 pub mod snapshot;
 pub mod sockets;
+pub mod streams;
 pub mod tls;
 pub mod trace;
 pub mod transport;

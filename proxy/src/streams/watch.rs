@@ -1,0 +1,486 @@
+//! What passes on a connection, seen frame by frame before the crate reads it.
+//!
+//! Protects a worker, and so all other connections on it, from a peer whose frames cost more than they move. Two
+//! [`Allowance`]s for each connection:
+//!
+//! | drawn on by | filled by |
+//! |---|---|
+//! | *chatter*: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM, CONTINUATION, unknown and empty frames; HEADERS of an endpoint | calls, data in either direction, answers |
+//! | *calls*: a stream begun by a caller | its end, when its answer was whole or it had lived for 50 ms |
+//!
+//! So a caller that cancels is not mistaken for an attacker: calls that time out have lived, and cost nothing. What has not
+//! lived is what a rapid reset (CVE-2023-44487), a flood of malformed or of refused streams consists of; some of it is
+//! normal (hedges that lost), which is what the burst and the rate are for. Who draws too much gets
+//! GOAWAY(ENHANCE_YOUR_CALM) and no byte of it is read any more.
+//!
+//! Also seen here: GOAWAY with its last id, whether anything is heard at all, since when a head has been incomplete. And
+//! empty DATA frames that end nothing are taken out: the crate ends a connection for a hundred of them in its life, which
+//! an honest server that flushes too often reaches after a day.
+//!
+//! Deliberately not done: looking into heads or settings. The crate bounds a head's size and the number of its
+//! CONTINUATION frames, and stops reading while its own answers to PING and SETTINGS cannot be written.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use plimsoll_resilience::time::Timestamp;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::allowance::Allowance;
+use super::{Code, StreamError, settings};
+use crate::runtime::clock::Clock;
+
+/// Frames that move nothing, at once and each second. A PING for each round trip and an update for each frame of data are
+/// normal and earned by data; this is what is left for all else.
+const CHATTER: u32 = 1_000;
+const CHATTER_PER_SECOND: u32 = 100;
+/// Streams that came to nothing at once, beside those in progress, and each second. 250 of them cost a worker a hundredth
+/// of its time.
+const CALLS: u32 = settings::CONCURRENT_STREAMS + 1_000;
+const CALLS_PER_SECOND: u32 = 250;
+/// A call that has lived for so long was meant: with all places taken that is still less than what a worker can serve.
+const LIVED: Duration = Duration::from_millis(50);
+
+/// Which side the peer is on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It calls us.
+    Caller,
+    /// We call it.
+    Endpoint,
+}
+
+/// What is known about the other side of a connection.
+pub(super) struct Peer {
+    role: Role,
+    clock: Clock,
+    chatter: RefCell<Allowance>,
+    calls: RefCell<Allowance>,
+    flood: Cell<Option<&'static str>>,
+    told: Cell<bool>,
+    went_away: Cell<Option<(u32, Code)>>,
+    head_since: Cell<Option<Timestamp>>,
+    settled: Cell<bool>,
+    heard: Cell<u64>,
+    open: Cell<usize>,
+    begun: Cell<u32>,
+    over: Cell<bool>,
+    dead: Cell<bool>,
+}
+
+impl Peer {
+    pub(super) fn new(role: Role, clock: Clock) -> Rc<Self> {
+        let now = clock.now();
+        Rc::new(Self {
+            role,
+            clock,
+            chatter: RefCell::new(Allowance::new(CHATTER, CHATTER_PER_SECOND, now)),
+            calls: RefCell::new(Allowance::new(CALLS, CALLS_PER_SECOND, now)),
+            flood: Cell::default(),
+            told: Cell::default(),
+            went_away: Cell::default(),
+            head_since: Cell::new((role == Role::Caller).then_some(now)),
+            settled: Cell::default(),
+            heard: Cell::default(),
+            open: Cell::default(),
+            begun: Cell::default(),
+            over: Cell::default(),
+            dead: Cell::default(),
+        })
+    }
+
+    /// What there was too much of.
+    pub(super) fn flood(&self) -> Option<&'static str> {
+        self.flood.get()
+    }
+
+    /// Whether there was too much of something; true once.
+    pub(super) fn begins_flood(&self) -> bool {
+        self.flood.get().is_some() && !self.told.replace(true)
+    }
+
+    /// Since when a head, or the beginning of the connection, has been incomplete.
+    pub(super) fn head_since(&self) -> Option<Timestamp> {
+        self.head_since.get()
+    }
+
+    /// Whether its settings have arrived.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.get()
+    }
+
+    /// Frames heard that were more than answers to ours.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.get()
+    }
+
+    /// Streams in progress.
+    pub(super) fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Streams begun since the beginning.
+    pub(super) fn begun(&self) -> u32 {
+        self.begun.get()
+    }
+
+    /// Whether no stream can be begun any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.get() || self.went_away.get().is_some()
+    }
+
+    /// The connection has ended.
+    pub(super) fn on_over(&self) {
+        self.over.set(true);
+    }
+
+    /// Nobody is there any more.
+    pub(super) fn on_dead(&self) {
+        self.dead.set(true);
+    }
+
+    /// Whether the peer has said that it will not process this stream of ours.
+    pub(super) fn left_out(&self, id: u32) -> bool {
+        self.role == Role::Endpoint && self.went_away.get().is_some_and(|(last, _)| id > last)
+    }
+
+    /// What the loss of the connection means to a stream.
+    pub(super) fn lost(&self, id: u32, kind: io::ErrorKind) -> StreamError {
+        match self.went_away.get() {
+            _ if self.dead.get() => StreamError::Lost(io::ErrorKind::TimedOut),
+            _ if self.flood.get().is_some() => StreamError::Protocol,
+            _ if self.left_out(id) => StreamError::NotProcessed,
+            Some((_, code)) if self.role == Role::Endpoint => StreamError::GoneAway(code),
+            _ => StreamError::Lost(kind),
+        }
+    }
+
+    fn draw(&self, allowance: &RefCell<Allowance>, what: &'static str) {
+        if !allowance.borrow_mut().draw(|| self.clock.now()) && self.flood.get().is_none() {
+            self.flood.set(Some(what));
+        }
+    }
+
+    fn on_frame(&self, frame: &Frame, is_new: bool) {
+        match frame.kind {
+            Kind::PING if frame.has(Flags::ACK) => {}
+            _ => self.heard.set(self.heard.get().wrapping_add(1)),
+        }
+        let worth = match (frame.kind, self.role) {
+            (Kind::HEADERS, Role::Caller) => {
+                if is_new {
+                    self.draw(&self.calls, "calls that came to nothing");
+                }
+                2
+            }
+            (Kind::DATA, _) if frame.len > 0 || frame.has(Flags::END_STREAM) => 1 + frame.len / 4096,
+            _ => {
+                self.draw(&self.chatter, "frames that carry nothing");
+                return;
+            }
+        };
+        self.chatter.borrow_mut().fill(worth);
+    }
+
+    fn set_head(&self, is_incomplete: bool) {
+        match (is_incomplete, self.head_since.get()) {
+            (true, None) => self.head_since.set(Some(self.clock.now())),
+            (false, Some(_)) => self.head_since.set(None),
+            _ => {}
+        }
+    }
+}
+
+/// What is known about one stream; shared by its halves.
+pub(super) struct Stream {
+    peer: Rc<Peer>,
+    id: u32,
+    began: Timestamp,
+    whole: Cell<bool>,
+}
+
+impl Stream {
+    /// A stream that has just begun.
+    pub(super) fn begin(peer: &Rc<Peer>, id: u32) -> Rc<Self> {
+        peer.open.set(peer.open.get() + 1);
+        peer.begun.set(peer.begun.get().saturating_add(1));
+        let began = match peer.role {
+            Role::Caller => peer.clock.now(),
+            Role::Endpoint => {
+                peer.chatter.borrow_mut().fill(4);
+                Timestamp::ZERO
+            }
+        };
+        Rc::new(Self { peer: Rc::clone(peer), id, began, whole: Cell::new(false) })
+    }
+
+    /// We have sent a head, or so many bytes of data, and the peer may have to say something about it.
+    pub(super) fn on_sent(&self, bytes: usize) {
+        self.peer.chatter.borrow_mut().fill(3 + u32::try_from(bytes / 4096).unwrap_or(u32::MAX));
+    }
+
+    /// All that we had to say is on its way.
+    pub(super) fn on_whole(&self) {
+        self.whole.set(true);
+    }
+
+    pub(super) fn error(&self, error: &h2::Error) -> StreamError {
+        StreamError::of(error, self.id, &self.peer)
+    }
+
+    pub(super) fn reset(&self, reset: &Result<h2::Reason, h2::Error>) -> StreamError {
+        match reset {
+            Ok(reason) => StreamError::reset(Code((*reason).into()), self.id, &self.peer),
+            Err(error) => self.error(error),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let peer = &self.peer;
+        peer.open.set(peer.open.get() - 1);
+        if peer.role == Role::Caller && (self.whole.get() || peer.clock.now().saturating_since(self.began) >= LIVED) {
+            peer.calls.borrow_mut().fill(1);
+        }
+    }
+}
+
+/// Frame types that matter here (RFC 9113 section 6).
+struct Kind;
+
+impl Kind {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const PUSH_PROMISE: u8 = 5;
+    const PING: u8 = 6;
+    const GOAWAY: u8 = 7;
+    const CONTINUATION: u8 = 9;
+}
+
+struct Flags;
+
+impl Flags {
+    const ACK: u8 = 1;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+}
+
+/// The nine bytes that a frame begins with (RFC 9113 4.1).
+#[derive(Clone, Copy, Default)]
+struct Frame {
+    len: u32,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+const FRAME_HEAD: usize = 9;
+
+impl Frame {
+    fn parse(head: [u8; FRAME_HEAD]) -> Self {
+        let [a, b, c, kind, flags, id @ ..] = head;
+        Self { len: u32::from_be_bytes([0, a, b, c]), kind, flags, stream: u32::from_be_bytes(id) & (u32::MAX >> 1) }
+    }
+
+    const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Says nothing: neither data nor the end of it.
+    const fn is_empty_data(&self) -> bool {
+        self.kind == Kind::DATA && self.len == 0 && !self.has(Flags::END_STREAM)
+    }
+
+    const fn is_head(&self) -> bool {
+        matches!(self.kind, Kind::HEADERS | Kind::PUSH_PROMISE | Kind::CONTINUATION)
+    }
+}
+
+/// Where in the frames the bytes are.
+#[derive(Default)]
+struct Frames {
+    /// What is left of the preface.
+    preface: usize,
+    /// The frame that is being read, and how much is left of it.
+    frame: Frame,
+    left: usize,
+    /// A head that did not fit into the bytes at hand.
+    head: [u8; FRAME_HEAD],
+    have: usize,
+    /// The first bytes of a GOAWAY.
+    last_words: [u8; 8],
+    /// More frames of the same head follow.
+    continues: bool,
+    /// The highest stream begun by the peer.
+    highest: u32,
+}
+
+const PREFACE: usize = 24;
+
+impl Frames {
+    /// Looks at the next bytes, moves out what is not to be passed on, and says how many are left.
+    fn pass(&mut self, bytes: &mut [u8], peer: &Peer) -> usize {
+        let (mut at, mut kept) = (0, 0);
+        let mut keep = |bytes: &mut [u8], from: usize, len: usize| {
+            if from != kept {
+                bytes.copy_within(from..from + len, kept);
+            }
+            kept += len;
+        };
+        while at < bytes.len() {
+            let rest = bytes.len() - at;
+            let len = if self.preface > 0 {
+                let len = self.preface.min(rest);
+                self.preface -= len;
+                len
+            } else if self.left > 0 {
+                let len = self.left.min(rest);
+                self.on_payload(&bytes[at..at + len], peer);
+                len
+            } else {
+                let len = (FRAME_HEAD - self.have).min(rest);
+                let is_all_here = len == FRAME_HEAD;
+                self.head[self.have..self.have + len].copy_from_slice(&bytes[at..at + len]);
+                self.have += len;
+                if self.have == FRAME_HEAD {
+                    self.have = 0;
+                    self.on_head(peer);
+                    // Of a head that came in pieces the first ones have been passed on.
+                    if self.frame.is_empty_data() && is_all_here {
+                        at += len;
+                        continue;
+                    }
+                }
+                len
+            };
+            keep(bytes, at, len);
+            at += len;
+        }
+        let begins = !peer.settled.get() && peer.role == Role::Caller;
+        peer.set_head(begins || self.continues || (self.left > 0 && self.frame.is_head()));
+        kept
+    }
+
+    fn on_head(&mut self, peer: &Peer) {
+        let frame = Frame::parse(self.head);
+        let is_new = frame.kind == Kind::HEADERS && frame.stream > self.highest;
+        if is_new {
+            self.highest = frame.stream;
+        }
+        if frame.is_head() {
+            self.continues = !frame.has(Flags::END_HEADERS);
+        }
+        peer.on_frame(&frame, is_new);
+        self.frame = frame;
+        self.left = frame.len as usize;
+        if self.left == 0 {
+            self.on_whole(peer);
+        }
+    }
+
+    fn on_payload(&mut self, bytes: &[u8], peer: &Peer) {
+        if self.frame.kind == Kind::GOAWAY {
+            let seen = self.frame.len as usize - self.left;
+            let words = self.last_words.iter_mut().skip(seen);
+            words.zip(bytes).for_each(|(word, byte)| *word = *byte);
+        }
+        self.left -= bytes.len();
+        if self.left == 0 {
+            self.on_whole(peer);
+        }
+    }
+
+    fn on_whole(&mut self, peer: &Peer) {
+        match self.frame.kind {
+            Kind::SETTINGS if !self.frame.has(Flags::ACK) => peer.settled.set(true),
+            Kind::GOAWAY if self.frame.len >= 8 => {
+                let [a, b, c, d, code @ ..] = self.last_words;
+                let last = u32::from_be_bytes([a, b, c, d]) & (u32::MAX >> 1);
+                peer.went_away.set(Some((last, Code(u32::from_be_bytes(code)))));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A transport whose frames are looked at as they pass.
+pub(super) struct Watched<T> {
+    io: T,
+    /// Was read before the connection was known to be HTTP/2.
+    read: BytesMut,
+    frames: Frames,
+    peer: Rc<Peer>,
+}
+
+impl<T> Watched<T> {
+    pub(super) fn new(io: T, read: BytesMut, peer: Rc<Peer>) -> Self {
+        let preface = if peer.role == Role::Caller { PREFACE } else { 0 };
+        Self { io, read, frames: Frames { preface, ..Frames::default() }, peer }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { io, read, frames, peer } = self.get_mut();
+        loop {
+            if peer.flood.get().is_some() {
+                // Whoever polled finds the reason there, and ends the connection.
+                return Poll::Pending;
+            }
+            let before = buf.filled().len();
+            if read.is_empty() {
+                ready!(Pin::new(&mut *io).poll_read(cx, buf))?;
+            } else {
+                let len = read.len().min(buf.remaining());
+                buf.put_slice(&read[..len]);
+                read.advance(len);
+                if read.is_empty() {
+                    *read = BytesMut::new();
+                }
+            }
+            let new = &mut buf.filled_mut()[before..];
+            if new.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let kept = frames.pass(new, peer);
+            buf.set_filled(before + kept);
+            // Nothing read would mean the end.
+            if kept > 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
