@@ -53,7 +53,7 @@ pub enum Ended {
     Clock,
     /// The caller's deadline ran out first, or the dependency said so (gRPC DEADLINE_EXCEEDED because of it).
     Deadline,
-    /// The caller went away, or a clock ran out while we waited for the caller.
+    /// The caller went away, a clock ran out while we waited for the caller, or a stream has lasted as long as it may.
     Caller,
     /// 429, RESOURCE_EXHAUSTED, or a refusal that asks us to come back later.
     Pushback,

@@ -1,4 +1,4 @@
-//! One attempt, from its endpoint to the last byte of its answer.
+//! One attempt, from its endpoint to its end; what the answer says is in `answer`.
 
 use std::time::Duration;
 
@@ -7,10 +7,9 @@ use crate::outcome::{Ended, Outcome, classify};
 use crate::protection::Protection;
 use crate::reason::Reason;
 use crate::rejection::{Block, EndpointKey, Rejected, Rejection};
-use crate::rules::Streaming;
 use crate::time::Timestamp;
 
-use super::call::{Failure, Head};
+use super::call::Failure;
 use super::outbox::Out;
 use super::retry::Trouble;
 use super::{AttemptClock, Flight, Phase, Verdict};
@@ -147,47 +146,6 @@ impl Flight {
         }
     }
 
-    /// The head of the final answer; never a 1xx.
-    pub fn handle_head(&mut self, head: Head, protection: &mut Protection, now: Timestamp) {
-        // A server may answer before it has read anything.
-        self.handle_sent(now);
-        if self.phase != Phase::Sent {
-            return;
-        }
-        self.note_slow(protection, now);
-        self.handle_progress(now);
-        self.verdict = self.verdict_on(&head, now);
-        if self.verdict == Verdict::FailureCode {
-            // Nothing that follows can better it, and a retry is to know what it has done to the breaker.
-            protection.record(&mut self.holdings, Ended::FailureCode, self.clock.elapsed(now), now);
-        }
-        if let Some(wait) = self.consider_retry(&Trouble::answer(&head), protection, now) {
-            self.finish_attempt(Ended::Whole, protection, now);
-            self.facts.kept = true;
-            self.outbox.push(Out::Keep);
-            self.back_off(wait, now);
-            return;
-        }
-        self.phase = Phase::Answering;
-        if head.streaming && self.rules.streaming != Streaming::Never && !self.facts.streaming {
-            self.facts.streaming = true;
-            self.deadline.begin_streaming(&self.rules, self.arrived);
-        }
-        if self.facts.streaming {
-            self.handle_stream_begun(protection, now);
-        }
-        self.outbox.push(Out::Deliver);
-    }
-
-    /// The last byte of the answer was received.
-    pub fn handle_ended(&mut self, protection: &mut Protection, now: Timestamp) {
-        if self.phase != Phase::Answering {
-            return;
-        }
-        self.finish_attempt(Ended::Whole, protection, now);
-        self.end(None, protection);
-    }
-
     /// The attempt failed.
     pub fn handle_failed(&mut self, failure: Failure, protection: &mut Protection, now: Timestamp) {
         if !self.is_running() {
@@ -316,41 +274,6 @@ impl Flight {
         }
         protection.finish(&mut self.holdings, ended, age, now);
         self.stop_clocks();
-    }
-
-    /// What the head said stands, unless the answer then broke off.
-    fn weigh(&self, ended: Ended) -> Ended {
-        match (ended, self.verdict) {
-            (Ended::Transport | Ended::Clock, _) | (_, Verdict::Good) => ended,
-            (_, Verdict::FailureCode) => Ended::FailureCode,
-            (_, Verdict::Pushback) => Ended::Pushback,
-            (_, Verdict::Deadline) => Ended::Deadline,
-        }
-    }
-
-    fn verdict_on(&self, head: &Head, now: Timestamp) -> Verdict {
-        let told = self.caller_deadline.unwrap_or(Timestamp::MAX);
-        // The dependency was told of a deadline that is shorter by the reserve.
-        let over = now.saturating_add(self.rules.deadline.reserve) >= told;
-        if head.pushback {
-            Verdict::Pushback
-        } else if head.deadline_exceeded && over {
-            Verdict::Deadline
-        } else if head.failure {
-            Verdict::FailureCode
-        } else {
-            Verdict::Good
-        }
-    }
-
-    /// For breaker and latency a stream has succeeded when its answer begins.
-    fn handle_stream_begun(&mut self, protection: &mut Protection, now: Timestamp) {
-        if self.verdict == Verdict::Good {
-            self.latency = Some(self.clock.elapsed(now));
-            protection.mark_begun(&mut self.holdings, now);
-        }
-        self.slow_at = Timestamp::MAX;
-        self.probe_ends = Timestamp::MAX;
     }
 
     /// Counts a running attempt as slow the moment it is older than the threshold.

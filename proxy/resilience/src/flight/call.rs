@@ -41,7 +41,7 @@ pub enum Safety {
     Unsafe,
 }
 
-/// The head of a final answer (gRPC: its status too, once it is there); never a 1xx.
+/// What a final answer says of itself, never a 1xx: its head, and for gRPC its status, in the head or in trailers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
     /// The code is in `failureCodes` or `failureGrpcCodes`.
@@ -50,7 +50,7 @@ pub struct Head {
     pub retry_code: bool,
     /// The HTTP code.
     pub status: u16,
-    /// When the dependency wants to be asked again.
+    /// When the dependency wants to be asked again (`Retry-After`, pushback above 0).
     pub retry_after: Option<Duration>,
     /// 429, RESOURCE_EXHAUSTED, or a refusal marked as one.
     pub pushback: bool,

@@ -31,6 +31,8 @@ impl Flight {
         let kept = self.facts.kept && !self.is_running();
         let ended = match clock {
             Clock::Caller => Ended::Deadline,
+            // A stream that has gone on for as long as it may has not failed.
+            Clock::Stream if answering => Ended::Caller,
             Clock::Request | Clock::Stream => self.clock_ran_out(),
         };
         self.stop(ended, protection, now);

@@ -32,6 +32,7 @@
 //!
 //! *Not done*: it picks no endpoint, moves no byte and keeps no answer; hedges are not there yet.
 
+mod answer;
 mod attempt;
 mod call;
 mod clock;
@@ -104,7 +105,7 @@ struct Facts {
     repicked: u8,
 }
 
-/// What the head said, which may weigh more than how the answer ends.
+/// What head or trailers said, which may weigh more than how the answer ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Good,

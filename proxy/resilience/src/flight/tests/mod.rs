@@ -1,5 +1,6 @@
 mod clocks;
 mod good;
+mod grpc;
 mod observe;
 mod random;
 mod retry;
@@ -134,6 +135,17 @@ impl World {
         self.tell(name, |flight, protection, now| {
             flight.handle_head(head, protection, now);
         })
+    }
+
+    /// What the trailers say.
+    pub(super) fn status(&mut self, name: &'static str, status: Head) -> Vec<Action> {
+        self.tell(name, |flight, protection, now| {
+            flight.handle_status(status, protection, now);
+        })
+    }
+
+    pub(super) fn stream_begins(&mut self, name: &'static str) {
+        assert_eq!(self.tell(name, Flight::handle_stream_begins), []);
     }
 
     pub(super) fn ended(&mut self, name: &'static str) -> Vec<Action> {

@@ -32,6 +32,8 @@ enum Input {
     Connected,
     Sent,
     Head(u8),
+    Status(u8),
+    StreamBegins,
     Ended,
     Failed(u8),
     Gone,
@@ -55,6 +57,8 @@ fn op(swaps: bool) -> impl Strategy<Value = Op> {
         1 => Just(Input::Connected),
         1 => Just(Input::Sent),
         2 => any::<u8>().prop_map(Input::Head),
+        1 => any::<u8>().prop_map(Input::Status),
+        1 => Just(Input::StreamBegins),
         1 => Just(Input::Ended),
         3 => any::<u8>().prop_map(Input::Failed),
         2 => Just(Input::Gone),
@@ -235,20 +239,15 @@ impl Chaos {
                 self.flights[index].sent_once |= self.flights[index].flight.phase == Phase::Sent;
             }
             Input::Head(choice) => {
-                let failure = choice % 3 == 0;
-                let head = Head {
-                    failure,
-                    retry_code: failure || choice % 16 == 1,
-                    status: if failure { 503 } else { 200 },
-                    retry_after: (choice % 32 == 3).then_some(ms(u64::from(choice))),
-                    pushback: choice % 16 == 1,
-                    no_retry: choice % 32 == 6,
-                    streaming: choice % 16 == 2,
-                    deadline_exceeded: choice % 16 == 3,
-                };
                 let was_ready = flight.phase == Phase::Connected;
-                flight.handle_head(head, protection, now);
+                flight.handle_head(some_head(choice), protection, now);
                 self.flights[index].sent_once |= was_ready;
+            }
+            Input::Status(choice) => flight.handle_status(some_head(choice), protection, now),
+            Input::StreamBegins => {
+                let begins = flight.phase != Phase::Over;
+                flight.handle_stream_begins(protection, now);
+                self.flights[index].call.streaming |= begins;
             }
             Input::Ended => flight.handle_ended(protection, now),
             Input::Failed(choice) => {
@@ -460,6 +459,20 @@ impl Chaos {
         let breaker = &self.protection.view(now).breakers[0];
         assert_eq!((breaker.state, breaker.counts.calls), (State::Closed, 0), "a ticket is missing");
         self.trace
+    }
+}
+
+fn some_head(choice: u8) -> Head {
+    let failure = choice.is_multiple_of(3);
+    Head {
+        failure,
+        retry_code: failure || choice % 16 == 1,
+        status: if failure { 503 } else { 200 },
+        retry_after: (choice % 32 == 3).then_some(ms(u64::from(choice))),
+        pushback: choice % 16 == 1,
+        no_retry: choice % 32 == 6,
+        streaming: choice % 16 == 2,
+        deadline_exceeded: choice % 16 == 3,
     }
 }
 
