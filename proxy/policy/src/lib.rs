@@ -30,7 +30,7 @@ mod value;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use document::parse;
 pub use field::Row;
-pub use matcher::{HeaderMatch, Matcher, PathMatch, Request, normal_path};
+pub use matcher::{GrpcMatch, HeaderMatch, Matcher, PathMatch, Request, normal_path};
 pub use model::{
     ConnectionLimit, DependencyPolicy, Drain, Endpoints, Origin, PolicyId, PolicySet, PortPolicy, Route, Target, Tls,
     WorkloadPolicy,

@@ -15,6 +15,17 @@ pub struct Matcher {
     pub headers: Vec<HeaderMatch>,
     /// The host that the caller addressed.
     pub host: Option<HostPattern>,
+    /// The gRPC service that is called. Never with `path`.
+    pub grpc: Option<GrpcMatch>,
+}
+
+/// Calls of a gRPC service, recognised by their path (`/service/method`), as grpc-web has it too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrpcMatch {
+    /// Its full name.
+    pub service: String,
+    /// `None` = any.
+    pub method: Option<String>,
 }
 
 /// A path in normal form ([`normal_path`]).
@@ -55,8 +66,20 @@ impl Matcher {
         let method = self.methods.is_empty() || self.methods.iter().any(|method| method == request.method());
         method
             && self.path.as_ref().is_none_or(|path| path.matches(request.path()))
+            && self.grpc.as_ref().is_none_or(|grpc| grpc.matches(request.path()))
             && self.host.as_ref().is_none_or(|host| host.matches(request.host(), request.port()))
             && self.headers.iter().all(|header| request.has_header(&header.name, header.exact.as_deref()))
+    }
+}
+
+impl GrpcMatch {
+    /// Whether a call of this path is meant.
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
+            return false;
+        };
+        service == self.service && self.method.as_ref().is_none_or(|own| own == method)
     }
 }
 

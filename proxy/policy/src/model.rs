@@ -65,7 +65,7 @@ pub struct DependencyPolicy {
     pub load_balancing: Algorithm,
     /// The rules of calls that no route is for (`RouteId(0)`).
     pub rules: Arc<Rules>,
-    /// `timeouts.idle` for upgrades and CONNECT, whose built-in value is longer.
+    /// `timeouts.idle` for TCP, upgrades and CONNECT, whose built-in value is longer.
     pub tunnel_idle: Duration,
     /// Narrower rules; the first that matches wins.
     pub routes: Vec<Route>,
@@ -91,7 +91,7 @@ pub struct WorkloadPolicy {
     pub ports: Vec<PortPolicy>,
     /// Timeouts and deadline. Without a `request` timeout of its own a call may take as long as it likes.
     pub rules: Arc<Rules>,
-    /// `timeouts.idle` for upgrades and CONNECT, whose built-in value is longer.
+    /// `timeouts.idle` for TCP, upgrades and CONNECT, whose built-in value is longer.
     pub tunnel_idle: Duration,
     /// What its calls share: the bulkhead; no breaker and no retries.
     pub protection: ProtectionConfig,

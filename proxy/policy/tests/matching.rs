@@ -1,6 +1,6 @@
 //! Which calls a route is for.
 
-use plimsoll_policy::{HeaderMatch, HostName, HostPattern, Matcher, PathMatch, Request, normal_path};
+use plimsoll_policy::{GrpcMatch, HeaderMatch, HostName, HostPattern, Matcher, PathMatch, Request, normal_path};
 use proptest::prelude::*;
 
 struct Call<'a> {
@@ -42,6 +42,7 @@ fn everything_that_is_given_must_hold() {
         path: Some(PathMatch::Prefix("/v1/charge".to_owned())),
         headers: vec![HeaderMatch { name: "x-user".to_owned(), exact: Some("u".to_owned()) }],
         host: Some(HostPattern { name: HostName::Exact("fraud.internal".to_owned()), port: Some(80) }),
+        grpc: None,
     };
     assert!(Matcher::default().matches(&CALL));
     assert!(all.matches(&CALL));
@@ -56,6 +57,22 @@ fn everything_that_is_given_must_hold() {
         present.matches(&Call { headers: &[("x-user", "v")], ..CALL })
             && !present.matches(&Call { headers: &[], ..CALL })
     );
+}
+
+#[test]
+fn a_grpc_call_is_known_by_its_path() {
+    let scores = |method: Option<&str>| {
+        let grpc = GrpcMatch { service: "shop.v1.Scores".to_owned(), method: method.map(str::to_owned) };
+        Matcher { grpc: Some(grpc), ..Matcher::default() }
+    };
+    let (service, method) = (scores(None), scores(Some("Score")));
+    let call = |path| Call { path, ..CALL };
+    assert!(service.matches(&call("/shop.v1.Scores/Score")) && service.matches(&call("/shop.v1.Scores/Watch")));
+    assert!(method.matches(&call("/shop.v1.Scores/Score")) && !method.matches(&call("/shop.v1.Scores/Watch")));
+    for path in ["/shop.v1.Scores", "/shop.v1.scores/Score", "/v1.Scores/Score", "/a/shop.v1.Scores/Score", "/", ""] {
+        assert!(!service.matches(&call(path)) && !method.matches(&call(path)), "{path}");
+    }
+    assert!(!method.matches(&call("/shop.v1.Scores/Score/")) && !method.matches(&call("/shop.v1.Scores/score")));
 }
 
 #[test]

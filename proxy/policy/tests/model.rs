@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use plimsoll_policy::{
-    Algorithm, ConnectionLimit, DependencyPolicy, Endpoints, PortPolicy, Protocol, Source, Tls, UpstreamProtocol,
-    WorkloadPolicy, load, parse,
+    Algorithm, ConnectionLimit, DependencyPolicy, Endpoints, GrpcMatch, PortPolicy, Protocol, Source, Tls,
+    UpstreamProtocol, WorkloadPolicy, load, parse,
 };
-use plimsoll_resilience::Mode;
-use plimsoll_resilience::breaker::WindowKind;
-use plimsoll_resilience::codes::GrpcCode;
+use plimsoll_resilience::breaker::{SlowTurn, WindowKind};
+use plimsoll_resilience::codes::{GrpcCode, GrpcCodes};
 use plimsoll_resilience::rules::{Methods, Streaming, WhenExpired};
+use plimsoll_resilience::{Mode, token_bucket};
 
 fn dependency(spec: &str) -> DependencyPolicy {
     let head = "apiVersion: plimsoll.dev/v1alpha1\nkind: DependencyPolicy\nmetadata: {name: a}\nspec:\n";
@@ -204,6 +204,8 @@ fn protocols_are_what_is_written() {
     assert_eq!(target("upstreamProtocol: HTTP1").upstream_protocol, UpstreamProtocol::Http1);
     assert_eq!(target("protocol: GRPC, upstreamProtocol: HTTP2").upstream_protocol, UpstreamProtocol::Http2);
     assert_eq!(dependency("").load_balancing, Algorithm::RoundRobin);
+    assert!(!dependency("").protection.least_request);
+    assert!(dependency("  loadBalancing: {algorithm: LeastRequest}\n").protection.least_request);
     assert_eq!(dependency("  loadBalancing: {algorithm: LeastRequest}\n").load_balancing, Algorithm::LeastRequest);
 }
 
@@ -235,6 +237,48 @@ fn only_files_of_the_command_line_say_where_files_are() {
         assert_eq!(set.dependencies[0].target.tls.as_ref().unwrap().ca_file.as_deref(), Some("/etc/ca.pem"));
         assert!(parse(&[Source::new("pushed", set.to_yaml())]).is_err());
     }
+}
+
+#[test]
+fn new_connections_have_a_rate_where_one_is_written() {
+    assert!(dependency("  bulkhead: {maxConnections: 5}\n").protection.connection_rate.is_none());
+    let policy = dependency("  mode: Observe\n  bulkhead: {connectionRate: 500/m}\n");
+    let rate = policy.protection.connection_rate.unwrap();
+    assert_eq!((rate.mode, rate.config), (Mode::Observe, token_bucket::Config::smooth(500, ms(60_000)).unwrap()));
+    assert!(policy.connections.is_none() && policy.protection.bulkhead.is_none());
+}
+
+#[test]
+fn slow_turns_only_observe_until_it_is_written() {
+    let slow_turn = |breaker: &str| {
+        let policy = dependency(&format!(
+            "  circuitBreaker: {{{breaker}}}
+"
+        ));
+        policy.protection.breaker.unwrap().config.settings().slow_turn
+    };
+    assert_eq!(slow_turn(""), SlowTurn::Observe);
+    assert_eq!(slow_turn("slowTurn: Enforce"), SlowTurn::Enforce);
+}
+
+#[test]
+fn routes_are_for_services_and_methods() {
+    let routes = "  routes:\n  - {name: r, match: {grpc: {service: a.B, method: C}}}\n  - {name: s, match: {grpc: {service: a.B}}}\n";
+    let grpc = |method: Option<&str>| GrpcMatch { service: "a.B".to_owned(), method: method.map(str::to_owned) };
+    let matchers: Vec<_> = dependency(routes).routes.into_iter().map(|route| route.matcher.grpc.unwrap()).collect();
+    assert_eq!(matchers, [grpc(Some("C")), grpc(None)]);
+}
+
+#[test]
+fn grpc_statuses_are_those_that_are_written() {
+    let policy =
+        dependency("  circuitBreaker: {failureGrpcCodes: [Aborted]}\n  retry: {grpcCodes: [Aborted, Internal]}\n");
+    assert_eq!(policy.rules.failure_grpc_codes, GrpcCodes::of(&[GrpcCode::Aborted]));
+    let retry = policy.rules.retry.unwrap().config;
+    assert_eq!(retry.grpc_codes, GrpcCodes::of(&[GrpcCode::Aborted, GrpcCode::Internal]));
+    let names: Vec<_> = GrpcCode::ALL[1..].iter().map(|code| code.as_str()).collect();
+    let all = dependency(&format!("  retry: {{grpcCodes: [{}]}}\n", names.join(", "))).rules.retry.unwrap().config;
+    assert_eq!(all.grpc_codes, GrpcCodes::of(&GrpcCode::ALL[1..]));
 }
 
 #[test]

@@ -64,6 +64,10 @@ fn schemas_refuse_what_one_field_alone_gets_wrong() {
         "later-dependency",
         "later-workload",
         "limits-nothing",
+        "rates",
+        "tls",
+        "protocols",
+        "grpc-matches",
     ];
     for name in bad {
         let text =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_resilience::breaker::{Config, Settings, SlowTurn, WindowKind};
+use plimsoll_resilience::breaker::{Config, Settings, WindowKind};
 use plimsoll_resilience::codes::{CodeSet, GrpcCodes};
 use plimsoll_resilience::{Mode, Moded};
 
@@ -47,7 +47,7 @@ pub(super) fn breaker(
         max_wait,
         probes: spec.probes.value().0,
         probe_limit: spec.probe_limit.value().0,
-        slow_turn: SlowTurn::Observe,
+        slow_turn: spec.slow_turn.value(),
     };
     let config = checked(reader, *node, Config::new(settings))?;
     Some(Moded { mode: mode_of(&spec.mode, policy), config })

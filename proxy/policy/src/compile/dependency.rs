@@ -5,22 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_resilience::rules::{RetryRules, Streaming};
-use plimsoll_resilience::{Mode, Moded, ProtectionConfig, RouteProtection, Rules, bulkhead};
+use plimsoll_resilience::{Mode, Moded, ProtectionConfig, RouteProtection, Rules, bulkhead, token_bucket};
 
 use super::breaker::{breaker, code_set, grpc_code_set, slow_threshold};
+use super::matching::matcher;
 use super::opaque::refuse_limits_on_calls;
 use super::retry::{budget, retry};
 use super::target::target;
 use super::{Limits, as_in_force, checked, identity, mode_of, refuse_empty_bulkhead, timing};
 use crate::field::{At, Optional};
-use crate::matcher::{HeaderMatch, Matcher, PathMatch};
 use crate::model::{ConnectionLimit, DependencyPolicy, Route};
 use crate::report::{Problem, Reader};
 use crate::spec::{
-    Bulkhead, CircuitBreaker, Deadline, DependencyDocument, DependencySpec, Match, PathSpec, RouteBulkhead, RouteSpec,
-    Timeouts,
+    Bulkhead, CircuitBreaker, Deadline, DependencyDocument, DependencySpec, RouteBulkhead, RouteSpec, Timeouts,
 };
-use crate::value::Algorithm;
+use crate::value::{Algorithm, Rate};
 
 pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument) -> Option<DependencyPolicy> {
     let spec = &document.spec.written()?.value;
@@ -28,7 +27,7 @@ pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument)
     // Everything is checked before anything is missed.
     let target = spec.target.written().and_then(|written| target(reader, written));
     refuse_limits_on_calls(reader, spec);
-    let (bulkhead, connections) = bulkhead(reader, &spec.bulkhead, mode);
+    let limits = bulkhead(reader, &spec.bulkhead, mode);
     let breaker = breaker(reader, &spec.circuit_breaker, mode);
     let budget = budget(reader, &spec.retry);
     let base = Base { spec, mode, retry: retry(reader, spec.retry.written(), mode) };
@@ -49,14 +48,14 @@ pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument)
         tunnel_idle,
         routes,
         protection: ProtectionConfig {
-            bulkhead,
-            connection_rate: None,
+            bulkhead: limits.calls,
+            connection_rate: limits.connection_rate,
             breaker,
             budget: budget?,
             least_request: load_balancing == Algorithm::LeastRequest,
             routes: protected,
         },
-        connections,
+        connections: limits.connections,
         yaml: as_in_force(&with_whole_routes(document)),
     })
 }
@@ -164,54 +163,25 @@ fn with_whole_routes(document: &DependencyDocument) -> DependencyDocument {
 
 fn bulkhead(reader: &mut Reader<'_>, written: &Optional<Bulkhead>, policy: Mode) -> Limits {
     let Some(At { node, value: spec }) = written.written() else {
-        return (None, None);
+        return Limits::default();
     };
     let mode = mode_of(&spec.mode, policy);
     let max_wait = spec.max_wait.value();
     let calls = spec.max_concurrent_calls.written();
     let connections = spec.max_connections.value().map(|max| ConnectionLimit { max: max.0, max_wait });
-    if calls.is_none() && connections.is_none() {
-        refuse_empty_bulkhead(reader, *node, mode);
+    let connection_rate = spec.connection_rate.value();
+    if calls.is_none() && connections.is_none() && connection_rate.is_none() {
+        refuse_empty_bulkhead(reader, *node, mode, "`maxConcurrentCalls`, `maxConnections`, or `connectionRate`");
     }
+    let connection_rate = connection_rate
+        .and_then(|Rate { count, interval }| checked(reader, *node, token_bucket::Config::smooth(count, interval)));
     let calls = calls.and_then(|calls| {
         let config = bulkhead::Config::new(calls.value.0, spec.max_queued.value().0, max_wait);
         checked(reader, *node, config)
     });
-    (calls.map(|config| Moded { mode, config }), connections.map(|config| Moded { mode, config }))
-}
-
-fn matcher(reader: &mut Reader<'_>, written: &At<Match>) -> Option<Matcher> {
-    let spec = &written.value;
-    let path = match spec.path.written() {
-        Some(path) => Some(path_match(reader, path)?),
-        None => None,
-    };
-    let mut headers = Vec::new();
-    for header in spec.headers.list() {
-        let name = header.value.name.written()?.value.0.clone();
-        headers.push(HeaderMatch { name, exact: header.value.exact.value().map(|text| text.0) });
-    }
-    Some(Matcher {
-        methods: spec.methods.list().iter().map(|method| method.value.0.clone()).collect(),
-        path,
-        headers,
-        host: spec.host.value(),
-    })
-}
-
-fn path_match(reader: &mut Reader<'_>, written: &At<PathSpec>) -> Option<PathMatch> {
-    match (written.value.exact.value(), written.value.prefix.value()) {
-        (Some(exact), None) => Some(PathMatch::Exact(exact.0)),
-        (None, Some(prefix)) => Some(PathMatch::Prefix(prefix.0)),
-        (Some(_), Some(_)) => {
-            let problem = Problem::new("a path is exact or a prefix");
-            reader.error(written.node, problem.expected("`exact` or `prefix`, not both"));
-            None
-        }
-        (None, None) => {
-            let problem = Problem::new("no path is given");
-            reader.consequence(written.node, written.node, problem.expected("`exact` or `prefix`"));
-            None
-        }
+    Limits {
+        calls: calls.map(|config| Moded { mode, config }),
+        connections: connections.map(|config| Moded { mode, config }),
+        connection_rate: connection_rate.map(|config| Moded { mode, config }),
     }
 }

@@ -3,6 +3,7 @@
 
 mod breaker;
 mod dependency;
+mod matching;
 mod opaque;
 mod retry;
 mod target;
@@ -15,7 +16,7 @@ pub(crate) use dependency::{dependency, with_inherited};
 pub(crate) use timing::BUILT_IN_REQUEST;
 pub(crate) use workload::workload;
 
-use plimsoll_resilience::{ConfigError, Mode, Moded, bulkhead};
+use plimsoll_resilience::{ConfigError, Mode, Moded, bulkhead, token_bucket};
 
 use crate::emit::emit;
 use crate::field::{Block, Optional, write_block};
@@ -36,13 +37,17 @@ fn mode_of(block: &Optional<Mode>, policy: Mode) -> Mode {
     block.value().unwrap_or(policy)
 }
 
-/// The call permits and the connections that a bulkhead allows.
-type Limits = (Option<Moded<bulkhead::Config>>, Option<Moded<ConnectionLimit>>);
+/// What a bulkhead allows.
+#[derive(Default)]
+struct Limits {
+    calls: Option<Moded<bulkhead::Config>>,
+    connections: Option<Moded<ConnectionLimit>>,
+    connection_rate: Option<Moded<token_bucket::Config>>,
+}
 
-fn refuse_empty_bulkhead(reader: &mut Reader<'_>, node: NodeId, mode: Mode) {
+fn refuse_empty_bulkhead(reader: &mut Reader<'_>, node: NodeId, mode: Mode, expected: &str) {
     if mode.is_on() {
-        let problem = Problem::new("this bulkhead limits nothing");
-        reader.consequence(node, node, problem.expected("`maxConcurrentCalls`, or `maxConnections`"));
+        reader.consequence(node, node, Problem::new("this bulkhead limits nothing").expected(expected));
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn workload(reader: &mut Reader<'_>, document: &WorkloadDocument) -> 
     let spec = &document.spec.written()?.value;
     let mode = spec.mode.value();
     let ports = ports(reader, spec);
-    let (bulkhead, connections) = bulkhead(reader, &spec.bulkhead, mode);
+    let limits = bulkhead(reader, &spec.bulkhead, mode);
     let (timeouts, tunnel_idle) = inbound_timeouts(&spec.timeouts.value().unwrap_or_default(), mode);
     let deadline = inbound_deadline(&spec.deadline.value().unwrap_or_default(), mode);
     let drain = spec.drain.value().unwrap_or_default();
@@ -30,8 +30,8 @@ pub(crate) fn workload(reader: &mut Reader<'_>, document: &WorkloadDocument) -> 
         ports: ports?,
         rules: Arc::new(Rules { timeouts, deadline, ..Rules::default() }),
         tunnel_idle,
-        protection: ProtectionConfig { bulkhead, ..ProtectionConfig::default() },
-        connections,
+        protection: ProtectionConfig { bulkhead: limits.calls, ..ProtectionConfig::default() },
+        connections: limits.connections,
         drain: Drain { delay: drain.delay.value(), grace: drain.grace.value() },
         yaml: as_in_force(document),
     })
@@ -53,11 +53,11 @@ fn ports(reader: &mut Reader<'_>, spec: &WorkloadSpec) -> Option<Vec<PortPolicy>
 
 fn bulkhead(reader: &mut Reader<'_>, written: &Optional<InboundBulkhead>, policy: Mode) -> Limits {
     let Some(At { node, value: spec }) = written.written() else {
-        return (None, None);
+        return Limits::default();
     };
     let mode = mode_of(&spec.mode, policy);
     if spec.max_concurrent_calls.written().is_none() && spec.max_connections.written().is_none() {
-        refuse_empty_bulkhead(reader, *node, mode);
+        refuse_empty_bulkhead(reader, *node, mode, "`maxConcurrentCalls`, or `maxConnections`");
     }
     let calls = spec.max_concurrent_calls.value().and_then(|calls| {
         // Nobody waits: a queue for callers is a block of its own.
@@ -65,5 +65,9 @@ fn bulkhead(reader: &mut Reader<'_>, written: &Optional<InboundBulkhead>, policy
     });
     let connections = spec.max_connections.value();
     let connections = connections.map(|max| ConnectionLimit { max: max.0, max_wait: Duration::ZERO });
-    (calls.map(|config| Moded { mode, config }), connections.map(|config| Moded { mode, config }))
+    Limits {
+        calls: calls.map(|config| Moded { mode, config }),
+        connections: connections.map(|config| Moded { mode, config }),
+        connection_rate: None,
+    }
 }

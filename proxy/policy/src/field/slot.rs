@@ -39,6 +39,10 @@ impl<T: Value> Defaulted<T> {
         self.written.as_ref()
     }
 
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        self.written.as_ref().map(|written| written.node)
+    }
+
     /// What was written, else the default.
     pub(crate) fn value(&self) -> T {
         match &self.written {
@@ -70,6 +74,14 @@ impl<T: Value> Slot for Defaulted<T> {
 
 impl<T: Value> Optional<T> {
     pub(crate) const REQUIRED: bool = false;
+
+    pub(crate) fn is_written(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        self.0.as_ref().map(|written| written.node)
+    }
 
     pub(crate) fn unset(_default: &'static str) -> Self {
         Self(None)

@@ -2,24 +2,23 @@
 
 use std::time::Duration;
 
-use crate::compile::BUILT_IN_REQUEST;
 use crate::field::{At, Defaulted};
 use crate::report::{Problem, Reader};
 use crate::spec::DependencySpec;
-use crate::value::{Count, Number, Positive, duration_text};
+use crate::value::{Count, Number, duration_text};
 
-use super::is_on;
+use super::{is_on, request};
 
 pub(super) fn check(reader: &mut Reader<'_>, spec: &DependencySpec) {
     let bulkhead = spec.bulkhead.value().unwrap_or_default();
     let timeouts = spec.timeouts.value().unwrap_or_default();
-    let request = timeouts.request.value().map(|Positive(request)| request);
+    let own = timeouts.request.value();
     let on = is_on(&bulkhead.mode, spec);
     if on {
         // `maxWaitDuration` is also how long a call waits for a connection.
         let waits_for_connection = bulkhead.max_connections.written().is_some();
         queue(reader, &bulkhead.max_queued, &bulkhead.max_wait, waits_for_connection);
-        wait(reader, &bulkhead.max_wait, request);
+        wait(reader, &bulkhead.max_wait, request(spec, own));
     }
     let outer = bulkhead.max_concurrent_calls.value().filter(|_| on);
     for route in spec.routes.value().unwrap_or_default() {
@@ -27,9 +26,8 @@ pub(super) fn check(reader: &mut Reader<'_>, spec: &DependencySpec) {
             continue;
         };
         let timeouts = route.value.timeouts.value().unwrap_or_default();
-        let route_request = timeouts.request.value().map(|Positive(request)| request);
         queue(reader, &inner.max_queued, &inner.max_wait, false);
-        wait(reader, &inner.max_wait, route_request.or(request));
+        wait(reader, &inner.max_wait, request(spec, timeouts.request.value().or(own)));
         nested(reader, inner.max_concurrent_calls.written(), outer);
     }
 }
@@ -55,8 +53,7 @@ fn queue(reader: &mut Reader<'_>, queued: &Defaulted<Number>, wait: &Defaulted<D
 }
 
 fn wait(reader: &mut Reader<'_>, wait: &Defaulted<Duration>, request: Option<Duration>) {
-    let request = request.unwrap_or(BUILT_IN_REQUEST);
-    let Some(written) = wait.written().filter(|wait| wait.value >= request) else {
+    let Some((written, request)) = wait.written().zip(request).filter(|(wait, request)| wait.value >= *request) else {
         return;
     };
     let message = format!(

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use plimsoll_resilience::backoff;
 
-use crate::compile::{BUILT_IN_REQUEST, slow_threshold};
+use crate::compile::slow_threshold;
 use crate::field::Optional;
 use crate::report::{Problem, Reader};
 use crate::spec::{DependencySpec, Retry, Timeouts};
 use crate::value::{Positive, duration_text};
 
-use super::{breaker, is_on};
+use super::{breaker, is_on, request};
 
 pub(super) fn check(
     reader: &mut Reader<'_>,
@@ -22,19 +22,17 @@ pub(super) fn check(
     if !is_on(&timeouts.mode, spec) {
         return;
     }
-    above_request(reader, &timeouts);
     never_slow(reader, spec, &timeouts);
+    let Some(request) = request(spec, timeouts.request.value()) else {
+        return;
+    };
+    above_request(reader, &timeouts, request);
     if let Some(retry) = retry.value().filter(|retry| is_on(&retry.mode, spec)) {
-        attempts_fit(reader, &timeouts, &retry);
+        attempts_fit(reader, &timeouts, request, &retry);
     }
 }
 
-fn request_of(timeouts: &Timeouts) -> Duration {
-    timeouts.request.value().map_or(BUILT_IN_REQUEST, |Positive(request)| request)
-}
-
-fn above_request(reader: &mut Reader<'_>, timeouts: &Timeouts) {
-    let request = request_of(timeouts);
+fn above_request(reader: &mut Reader<'_>, timeouts: &Timeouts, request: Duration) {
     for (name, written) in [("attempt", timeouts.attempt.written()), ("connect", timeouts.connect.written())] {
         let Some(written) = written.filter(|written| written.value.0 > request) else {
             continue;
@@ -61,7 +59,7 @@ fn never_slow(reader: &mut Reader<'_>, spec: &DependencySpec, timeouts: &Timeout
 }
 
 /// What happens when every attempt times out: do they all fit, back-off at its longest included?
-fn attempts_fit(reader: &mut Reader<'_>, timeouts: &Timeouts, retry: &Retry) {
+fn attempts_fit(reader: &mut Reader<'_>, timeouts: &Timeouts, request: Duration, retry: &Retry) {
     let Some(written) = timeouts.attempt.written() else {
         return;
     };
@@ -71,7 +69,7 @@ fn attempts_fit(reader: &mut Reader<'_>, timeouts: &Timeouts, retry: &Retry) {
     else {
         return;
     };
-    let (Positive(attempt), request) = (written.value, request_of(timeouts));
+    let Positive(attempt) = written.value;
     if !retry.timeouts.value() || attempt > request {
         return;
     }

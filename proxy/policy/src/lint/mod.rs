@@ -2,18 +2,22 @@
 
 mod bulkheads;
 mod clocks;
+mod opaque;
 mod routes;
+mod targets;
 
 use std::time::Duration;
 
 use plimsoll_resilience::Mode;
+use plimsoll_resilience::breaker::SlowTurn;
+use plimsoll_resilience::rules::Streaming;
 
-use crate::compile::{slow_threshold, with_inherited};
+use crate::compile::{BUILT_IN_REQUEST, slow_threshold, with_inherited};
 use crate::document::Documents;
 use crate::field::Optional;
 use crate::report::{Problem, Reader};
 use crate::spec::{CircuitBreaker, DependencySpec};
-use crate::value::{WindowSize, WindowType, duration_text};
+use crate::value::{Positive, Protocol, WindowSize, WindowType, duration_text};
 
 /// A breaker that needs more calls a second than this to say anything is worth a word.
 const QUIET_CALLS_PER_SECOND: u32 = 5;
@@ -29,16 +33,38 @@ pub(crate) fn check(reader: &mut Reader<'_>, documents: &Documents) {
 fn dependency(reader: &mut Reader<'_>, spec: &DependencySpec) {
     nobody_chose_slow(reader, spec);
     quiet_breaker(reader, spec);
+    opaque::check(reader, spec);
+    if let Some(target) = spec.target.written() {
+        targets::check(reader, &target.value);
+    }
+    if protocol(spec) != Protocol::Tcp {
+        calls(reader, spec);
+    }
+}
+
+/// What is about calls and their clocks, for dependencies that have any.
+fn calls(reader: &mut Reader<'_>, spec: &DependencySpec) {
     bulkheads::check(reader, spec);
     clocks::check(reader, spec, &spec.timeouts, &spec.retry);
     for route in spec.routes.value().unwrap_or_default() {
         let whole = with_inherited(&route.value, spec);
-        // A route that writes neither has the clocks that were looked at above.
-        if route.value.timeouts.written().is_some() || route.value.retry.written().is_some() {
+        // A route that writes neither has the clocks that were looked at above; one of streams has others.
+        let own_clocks = route.value.timeouts.is_written() || route.value.retry.is_written();
+        if own_clocks && route.value.streaming.value() != Streaming::Always {
             clocks::check(reader, spec, &whole.timeouts, &whole.retry);
         }
     }
     routes::check(reader, spec);
+}
+
+fn protocol(spec: &DependencySpec) -> Protocol {
+    spec.target.written().map(|target| target.value.protocol.value()).unwrap_or_default()
+}
+
+/// `timeouts.request` as it holds: what is written, else the built-in value, which gRPC does not have.
+fn request(spec: &DependencySpec, written: Option<Positive>) -> Option<Duration> {
+    let built_in = (protocol(spec) != Protocol::Grpc).then_some(BUILT_IN_REQUEST);
+    written.map(|Positive(request)| request).or(built_in)
 }
 
 /// Whether a block does, or at least models, anything.
@@ -56,9 +82,12 @@ fn nobody_chose_slow(reader: &mut Reader<'_>, spec: &DependencySpec) {
     let Some(written) = spec.circuit_breaker.written() else {
         return;
     };
-    if breaker.slow_call_duration.written().is_none() {
+    // Where no call is slow, and no turn does anything by it, it need not be chosen.
+    let acts = protocol(spec) != Protocol::Tcp || breaker.slow_turn.value() == SlowTurn::Enforce;
+    if acts && !breaker.slow_call_duration.is_written() {
         let threshold = slow_threshold(breaker, &spec.timeouts.value().unwrap_or_default());
-        let message = format!("nobody chose what is slow: an attempt older than {} is", duration_text(threshold));
+        let what = if protocol(spec) == Protocol::Tcp { "a turn" } else { "an attempt" };
+        let message = format!("nobody chose what is slow: {what} older than {} is", duration_text(threshold));
         reader.warn(written.node, Problem::new(message).expected("`slowCallDurationThreshold`"));
     }
 }

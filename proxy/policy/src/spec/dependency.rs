@@ -5,7 +5,9 @@ use plimsoll_resilience::rules::Streaming;
 
 use super::{Bulkhead, CircuitBreaker, Deadline, LoadBalancing, Retry, RouteBulkhead, Target, Timeouts};
 use crate::field::{At, Several, block};
-use crate::value::{ApiVersion, DependencyKind, HeaderName, HostPattern, Labels, Method, Name, PathText, Text};
+use crate::value::{
+    ApiVersion, DependencyKind, GrpcMethod, GrpcService, HeaderName, HostPattern, Labels, Method, Name, PathText, Text,
+};
 
 block! {
     /// A service that this workload calls.
@@ -100,8 +102,19 @@ block! {
         "headers" headers: Optional<Several<HeaderSpec>> = "none",
         /// The host that was addressed.
         "host" host: Optional<HostPattern> = "any",
+        /// The gRPC service that is called.
+        "grpc" grpc: Optional<GrpcSpec> = "any",
     }
-    later { "grpc" }
+}
+
+block! {
+    /// A gRPC service, or one method of it: the path of the call says which.
+    pub(crate) struct GrpcSpec {
+        /// Its full name.
+        "service" service: Required<GrpcService> = "required",
+        /// This method and no other.
+        "method" method: Optional<GrpcMethod> = "any",
+    }
 }
 
 block! {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use plimsoll_resilience::Mode;
-use plimsoll_resilience::breaker::Scope;
+use plimsoll_resilience::breaker::{Scope, SlowTurn};
 
 use crate::field::{At, block};
-use crate::value::{CodePattern, Count, GrpcCode, Number, Percent, Positive, WindowSize, WindowType};
+use crate::value::{CodePattern, Count, GrpcCode, Number, Percent, Positive, Rate, WindowSize, WindowType};
 
 block! {
     /// How much of this workload one dependency may tie up.
@@ -21,8 +21,10 @@ block! {
         "maxWaitDuration" max_wait: Defaulted<Duration> = "0s",
         /// Connections to the dependency, of all workers together.
         "maxConnections" max_connections: Optional<Count> = "no limit",
+        /// New TCP connections to the dependency, of all workers together.
+        "connectionRate" connection_rate: Optional<Rate> = "no limit",
     }
-    later { "connectionRate", "perKey", "holdAbandoned" unless "0s" }
+    later { "perKey", "holdAbandoned" unless "0s" }
 }
 
 block! {
@@ -37,8 +39,9 @@ block! {
         /// How long one may wait; never past the deadline. 0s = refused at once.
         "maxWaitDuration" max_wait: Defaulted<Duration> = "0s",
     }
-    later { "connectionRate", "perKey", "holdAbandoned" unless "0s" }
+    later { "perKey", "holdAbandoned" unless "0s" }
     elsewhere {
+        "connectionRate" => "`spec.bulkhead.connectionRate`: connections belong to the dependency, not to a route",
         "maxConnections" => "`spec.bulkhead.maxConnections`: connections belong to the dependency, not to a route",
     }
 }
@@ -95,6 +98,7 @@ block! {
         "permittedNumberOfCallsInHalfOpenState" probes: Defaulted<Count> = "3",
         /// How long each probe may take, from its sending.
         "maxWaitDurationInHalfOpenState" probe_limit: Defaulted<Positive> = "10s",
+        /// Whether a slow turn of a TCP connection counts as a slow call; a long poll looks just like one.
+        "slowTurn" slow_turn: Defaulted<SlowTurn> = "Observe",
     }
-    later { "slowTurn" }
 }

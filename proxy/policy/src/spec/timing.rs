@@ -20,7 +20,7 @@ block! {
         /// One attempt.
         "attempt" attempt: Optional<Positive> = "none: as long as the request",
         /// No byte either way for so long; starts again with every byte, so never the only timeout.
-        "idle" idle: Optional<Positive> = "5m, and 1h for upgrades and CONNECT",
+        "idle" idle: Optional<Positive> = "5m; 1h for TCP, upgrades and CONNECT",
         /// Replaces `request` for streaming calls; 0s = unlimited.
         "streamMaxDuration" stream_max: Defaulted<Duration> = "0s",
     }
@@ -34,7 +34,7 @@ block! {
         /// The whole call: a cap on what callers may ask for.
         "request" request: Optional<Positive> = "none",
         /// No byte either way for so long; starts again with every byte.
-        "idle" idle: Optional<Positive> = "5m, and 1h for upgrades and CONNECT",
+        "idle" idle: Optional<Positive> = "5m; 1h for TCP, upgrades and CONNECT",
         /// Replaces `request` for streaming calls; 0s = unlimited.
         "streamMaxDuration" stream_max: Defaulted<Duration> = "0s",
     }

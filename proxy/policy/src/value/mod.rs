@@ -6,6 +6,7 @@ mod codes;
 mod duration;
 mod host;
 mod number;
+mod rate;
 mod text;
 mod word;
 
@@ -13,7 +14,10 @@ pub(crate) use address::{Endpoint, Listen, Port};
 pub(crate) use codes::{CodePattern, GrpcCode};
 pub(crate) use duration::{Positive, WindowSize, duration_text};
 pub(crate) use number::{Attempts, Count, Number, Percent, Share, Size};
-pub(crate) use text::{ApiVersion, HeaderName, Labels, Method, Name, PathText, SecretFile, Text};
+pub(crate) use rate::Rate;
+pub(crate) use text::{
+    ApiVersion, GrpcMethod, GrpcService, HeaderName, Labels, Method, Name, PathText, SecretFile, Text,
+};
 pub(crate) use word::{ConnectionError, DependencyKind, TlsMode, WindowType, WorkloadKind};
 
 pub use address::{AddressPattern, Cidr};

@@ -8,7 +8,7 @@ use crate::report::Problem;
 use crate::tree::quote;
 
 /// Above any limit that makes sense, and far below where sums would overflow.
-const LARGEST: u32 = 1_000_000;
+pub(super) const LARGEST: u32 = 1_000_000;
 
 macro_rules! whole {
     ($(#[doc = $doc:literal])* $Name:ident, $least:expr, $most:expr, $expected:literal) => {
@@ -58,7 +58,7 @@ whole!(
     Share, 0, 100, "a whole percentage from 0 to 100"
 );
 
-fn parse_whole(text: &str, least: u32, most: u32) -> Result<u32, Problem> {
+pub(super) fn parse_whole(text: &str, least: u32, most: u32) -> Result<u32, Problem> {
     // To YAML 1.1, which kubectl reads, 010 is eight.
     let plain = text == "0" || !text.starts_with(['+', '0']);
     let number: Option<u32> = text.parse().ok().filter(|_| plain);

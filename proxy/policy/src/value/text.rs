@@ -107,6 +107,38 @@ text!(
 );
 
 text!(
+    /// The full name of a gRPC service.
+    GrpcService, "the full name of a service, such as shop.fraud.v1.Scores",
+    {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$"}, |text| {
+        if text.split('.').all(is_identifier) {
+            return Ok(());
+        }
+        let flat = text.trim_matches('/');
+        let better = flat.split_once('/').map_or(flat, |(service, _)| service);
+        let better = better.split('.').all(is_identifier).then(|| better.to_owned());
+        Err(Problem::new(format!("{} is not the name of a gRPC service", quote(text))).nearest(better))
+    }
+);
+
+text!(
+    /// A method of a gRPC service.
+    GrpcMethod, "the name of a method, such as Score", {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+    |text| match is_identifier(text) {
+        true => Ok(()),
+        false => {
+            let last = text.rsplit(['/', '.']).next().filter(|last| is_identifier(last));
+            Err(Problem::new(format!("{} is not the name of a gRPC method", quote(text))).nearest(last))
+        }
+    }
+);
+
+/// As the language of protocol buffers has them.
+fn is_identifier(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.bytes().all(inner) && text.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+}
+
+text!(
     /// The name of a header field, in lower case.
     HeaderName, "a field name in lower case, such as x-user",
     {"type": "string", "pattern": "^[-a-z0-9!#$%&'*+.^_`|~]+$"}, |text| {

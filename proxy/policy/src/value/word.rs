@@ -2,7 +2,7 @@
 
 use plimsoll_resilience::Mode;
 use plimsoll_resilience::backoff::Jitter;
-use plimsoll_resilience::breaker::Scope;
+use plimsoll_resilience::breaker::{Scope, SlowTurn};
 use plimsoll_resilience::rules::{DifferentEndpoint, Methods, OnRetriedInbound, Streaming, WhenExpired};
 use serde_json::{Value as Json, json};
 use serde_yaml::Value as Yaml;
@@ -164,6 +164,10 @@ words!(Mode {
     "Enforce" = Mode::Enforce,
     "Observe" = Mode::Observe,
     "Disabled" = Mode::Disabled,
+});
+words!(SlowTurn {
+    "Observe" = SlowTurn::Observe,
+    "Enforce" = SlowTurn::Enforce,
 });
 words!(Scope {
     "Dependency" = Scope::Dependency,
