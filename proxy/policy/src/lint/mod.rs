@@ -2,6 +2,7 @@
 
 mod bulkheads;
 mod clocks;
+mod grpc;
 mod opaque;
 mod routes;
 mod targets;
@@ -55,6 +56,7 @@ fn calls(reader: &mut Reader<'_>, spec: &DependencySpec) {
         }
     }
     routes::check(reader, spec);
+    grpc::check(reader, spec);
 }
 
 fn protocol(spec: &DependencySpec) -> Protocol {

@@ -12,7 +12,6 @@ pub(super) fn check(reader: &mut Reader<'_>, spec: &DependencySpec) {
     let routes = spec.routes.value().unwrap_or_default();
     unreached(reader, &routes);
     for route in &routes {
-        grpc_without_post(reader, &route.value);
         request_of_streams(reader, spec, &route.value);
     }
 }
@@ -27,17 +26,6 @@ fn unreached(reader: &mut Reader<'_>, routes: &[At<RouteSpec>]) {
         let line = reader.tree.place(routes[first].node).line;
         let problem = Problem::new(format!("no call reaches this route: the one of line {line} takes every call"));
         reader.warn(at, problem.expected("the route for everything last"));
-    }
-}
-
-fn grpc_without_post(reader: &mut Reader<'_>, route: &RouteSpec) {
-    let Some(matching) = route.matching.written().filter(|matching| matching.value.grpc.is_written()) else {
-        return;
-    };
-    let Some(methods) = matching.value.methods.written() else { return };
-    if methods.value.0.iter().all(|method| method.value.0 != "POST") {
-        let problem = Problem::new("no call reaches this route: gRPC calls are POST");
-        reader.warn(methods.node, problem.expected("`grpc` alone"));
     }
 }
 
