@@ -6,10 +6,12 @@
 
 pub mod address;
 pub mod admin;
+pub mod certificates;
 pub mod client;
 pub mod h2;
 pub mod load;
 pub mod namespace;
+pub mod peers;
 pub mod process;
 pub mod proxy;
 pub mod random;

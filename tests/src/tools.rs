@@ -21,17 +21,28 @@ pub fn script(name: &str) -> PathBuf {
 /// When its interpreter is missing; `make setup` installs it.
 #[track_caller]
 pub fn script_command(name: &str) -> Command {
-    let interpreter = if name.ends_with(".py") { python() } else { require_program("node") };
+    let (interpreter, packages) = match Path::new(name).extension().and_then(|extension| extension.to_str()) {
+        Some("py") => (python(), None),
+        // A source file alone is compiled and run.
+        Some("java") => (require_program("java"), None),
+        _ => (require_program("node"), Some(target().join("node/node_modules"))),
+    };
     let mut command = Command::new(interpreter);
     command.arg(script(name));
+    if let Some(packages) = packages {
+        command.env("NODE_PATH", packages);
+    }
     command
+}
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
 /// The Python of the environment that `tests/setup` makes.
 #[track_caller]
 fn python() -> PathBuf {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv");
-    let venv = std::env::var_os("PLIMSOLL_TEST_VENV").map_or(default, PathBuf::from);
+    let venv = std::env::var_os("PLIMSOLL_TEST_VENV").map_or_else(|| target().join("venv"), PathBuf::from);
     let python = venv.join("bin/python");
     assert!(python.is_file(), "{} is missing: run `make setup`", python.display());
     python
