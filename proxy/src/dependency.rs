@@ -95,7 +95,7 @@ impl Dependency {
         for event in &events {
             match event {
                 Event::Breaker { .. } => self.events.on_event(&self.name, event),
-                Event::WouldReject(_) | Event::WouldRetry(_) => would(event),
+                Event::WouldReject(_) | Event::WouldRetry(_) | Event::WouldCountSlow(_) => would(event),
             }
         }
         result

@@ -90,6 +90,7 @@ fn good_call(rules: &Arc<Rules>, protection: &mut Protection, at: u64) {
         idempotency_key: false,
         retried_inbound: false,
         grpc: false,
+        opaque: false,
         streaming: false,
         route: RouteId(1),
         seed: at,

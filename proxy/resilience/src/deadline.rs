@@ -42,6 +42,9 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// No clock at all.
+    pub const NONE: Self = Self { caller: Timestamp::MAX, request: Timestamp::MAX, stream: Timestamp::MAX };
+
     /// The clocks of a call that arrived at `arrived`.
     pub fn new(rules: &Rules, arrived: Timestamp, caller: Option<Timestamp>, grpc: bool, streaming: bool) -> Self {
         let heeds_caller = rules.deadline.mode.is_on() && rules.deadline.when_expired == WhenExpired::Reject;

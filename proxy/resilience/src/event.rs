@@ -16,6 +16,8 @@ pub enum Event {
     },
     /// A block in `Observe` would have refused or cut a call.
     WouldReject(Rejection),
+    /// A turn on an opaque connection has become slow, and would count with `slowTurn: Enforce`.
+    WouldCountSlow(RouteId),
     /// A retry block in `Observe` would have made another attempt.
     WouldRetry(RouteId),
 }

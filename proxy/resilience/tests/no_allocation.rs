@@ -43,6 +43,7 @@ fn start(rules: &Arc<Rules>, protection: &mut Protection, now: Timestamp) -> Fli
         idempotency_key: false,
         retried_inbound: false,
         grpc: false,
+        opaque: false,
         streaming: false,
         route: RouteId(1),
         seed: 1,

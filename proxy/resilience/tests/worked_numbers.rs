@@ -31,6 +31,7 @@ fn get(now: u64, seed: u64) -> Call {
         idempotency_key: false,
         retried_inbound: false,
         grpc: false,
+        opaque: false,
         streaming: false,
         route: RouteId::REST,
         seed,

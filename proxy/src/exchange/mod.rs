@@ -492,6 +492,7 @@ fn call_of(
         retried_inbound: deadline::is_retry(head, buf),
         // gRPC does not travel over HTTP/1.1.
         grpc: false,
+        opaque: false,
         streaming: head.upgrade == Upgrade::WebSocket,
         route: route.id,
         seed,

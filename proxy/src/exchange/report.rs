@@ -63,7 +63,8 @@ impl Exchange {
                 self.worker.report.would_refuse(stats, &self.refusal_of(rejection), &self.facts());
             }
             Event::WouldRetry(_) => self.worker.report.would_retry(stats),
-            Event::Breaker { .. } => {}
+            // The view of the protection has the sums.
+            Event::WouldCountSlow(_) | Event::Breaker { .. } => {}
         }
     }
 

@@ -246,6 +246,17 @@ impl Breaker {
         self.debug_check();
     }
 
+    /// A turn on a connection that was let through earlier was answered, or has become slow. It needs no ticket: only
+    /// a closed breaker counts it, since turns are no probes. Whether a further connection can be made it does not tell,
+    /// so failures in a row stay in a row.
+    pub fn record_turn(&mut self, slow: bool, now: Timestamp) {
+        if self.phase == Phase::Closed {
+            self.window.record(false, slow, now);
+            self.judge(now);
+        }
+        self.debug_check();
+    }
+
     /// A probe has reached its limit: that is a failure, whatever becomes of the call.
     pub fn mark_overdue(&mut self, ticket: &mut Ticket, now: Timestamp) {
         if self.is_probe(ticket) {

@@ -25,6 +25,9 @@ impl Flight {
     /// The head of the final answer; never a 1xx. It carries the gRPC status too if that is known before a message: the
     /// answer has not begun then, and may be tried again.
     pub fn handle_head(&mut self, head: Head, protection: &mut Protection, now: Timestamp) {
+        if self.facts.opaque {
+            return self.handle_turn_ends(protection, now);
+        }
         // A server may answer before it has read anything.
         self.handle_sent(now);
         if self.phase != Phase::Sent {
@@ -78,15 +81,21 @@ impl Flight {
 
     /// The last byte of the answer was received.
     pub fn handle_ended(&mut self, protection: &mut Protection, now: Timestamp) {
-        if self.phase != Phase::Answering {
+        // An opaque connection may end in order before the server has said anything.
+        let ends = self.phase == Phase::Answering || self.facts.opaque && self.is_connected();
+        if !ends {
             return;
         }
         self.finish_attempt(Ended::Whole, protection, now);
         self.end(None, protection);
     }
 
-    /// What head or trailers said stands, unless the answer then broke off.
+    /// What head or trailers said stands, unless the answer then broke off. An opaque connection was good when its
+    /// first byte came.
     pub(super) fn weigh(&self, ended: Ended) -> Ended {
+        if self.facts.opaque && self.phase == Phase::Answering {
+            return Ended::Whole;
+        }
         match (ended, self.verdict) {
             (Ended::Transport | Ended::Clock, _) | (_, Verdict::Good) => ended,
             (_, Verdict::FailureCode) => Ended::FailureCode,

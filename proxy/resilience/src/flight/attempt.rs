@@ -124,7 +124,10 @@ impl Flight {
             return;
         }
         self.phase = Phase::Connected;
-        self.phase_ends = self.ends_after(self.rules.timeouts.attempt, now);
+        self.phase_ends = self.ends_after(self.rules.timeouts.attempt.filter(|_| !self.facts.opaque), now);
+        if self.facts.opaque && self.probe_ends != Timestamp::MAX {
+            self.probe_ends = now.saturating_add(self.probe_limit);
+        }
         if self.rules.timeouts.mode.is_on() {
             self.idle_since = now;
         }
@@ -133,6 +136,9 @@ impl Flight {
     /// The first byte of the request was written: the latency clock starts.
     #[inline]
     pub fn handle_sent(&mut self, now: Timestamp) {
+        if self.facts.opaque {
+            return self.handle_turn_begins(now);
+        }
         if self.phase != Phase::Connected {
             return;
         }
@@ -156,7 +162,7 @@ impl Flight {
             Failure::RefusedStream => self.phase < Phase::Answering,
             _ => false,
         };
-        if untouched && !self.facts.fresh_spent {
+        if untouched && !self.facts.fresh_spent && !self.facts.opaque {
             self.try_afresh(protection, now);
             return;
         }
@@ -249,7 +255,9 @@ impl Flight {
 
     /// A configured clock ran out: that is the dependency's failure, unless it was our caller that we waited for.
     pub(super) fn clock_ran_out(&self) -> Ended {
-        if self.clock.is_waiting() { Ended::Caller } else { Ended::Clock }
+        // Nor does anybody know who is to speak on an opaque connection.
+        let silence = self.facts.opaque && self.is_connected();
+        if self.clock.is_waiting() || silence { Ended::Caller } else { Ended::Clock }
     }
 
     /// Says what the attempt came to and gives back all that it held.
@@ -259,7 +267,7 @@ impl Flight {
         let ended = self.weigh(ended);
         let outcome = classify(ended);
         let age = self.clock.elapsed(now);
-        if outcome == Outcome::Success && !begun {
+        if outcome == Outcome::Success && !begun && !self.facts.opaque {
             self.latency = Some(age);
         }
         if self.asker == Asker::First {
@@ -288,7 +296,10 @@ impl Flight {
         self.facts.slow = true;
         self.facts.ever_slow = true;
         self.slow_at = Timestamp::MAX;
-        protection.mark_slow(&mut self.holdings, now);
+        match self.facts.opaque {
+            true => protection.mark_turn_slow(&mut self.holdings, self.endpoint, now),
+            false => protection.mark_slow(&mut self.holdings, now),
+        }
     }
 
     pub(super) fn is_running(&self) -> bool {

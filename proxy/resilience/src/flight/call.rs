@@ -22,6 +22,8 @@ pub struct Call {
     pub retried_inbound: bool,
     /// It is gRPC.
     pub grpc: bool,
+    /// It is a connection of which nothing is understood (TCP, TLS that is not opened); CONNECT is a call.
+    pub opaque: bool,
     /// It is known to be a stream before it is answered (CONNECT, an upgrade).
     pub streaming: bool,
     /// Its route.

@@ -37,6 +37,7 @@ mod attempt;
 mod call;
 mod clock;
 mod end;
+mod opaque;
 mod outbox;
 mod retry;
 
@@ -87,6 +88,8 @@ enum Phase {
 struct Facts {
     idempotency_key: bool,
     retried_inbound: bool,
+    /// Bytes both ways, of which nothing is understood.
+    opaque: bool,
     /// The answer comes as a stream.
     streaming: bool,
     /// The body cannot be sent again.
@@ -166,11 +169,15 @@ impl Flight {
             Streaming::Always => true,
             Streaming::Never => false,
         };
-        let deadline = Deadline::new(&rules, call.arrived, call.caller_deadline, call.grpc, streaming);
+        let deadline = match call.opaque {
+            true => Deadline::NONE,
+            false => Deadline::new(&rules, call.arrived, call.caller_deadline, call.grpc, streaming),
+        };
         let facts = Facts {
             idempotency_key: call.idempotency_key,
             retried_inbound: call.retried_inbound,
-            streaming,
+            opaque: call.opaque,
+            streaming: streaming || call.opaque,
             ..Facts::default()
         };
         let mut flight = Self {
@@ -183,7 +190,7 @@ impl Flight {
             outbox: Outbox::default(),
             holdings: protection.enter(call.route),
             arrived: call.arrived,
-            caller_deadline: call.caller_deadline,
+            caller_deadline: call.caller_deadline.filter(|_| !call.opaque),
             deadline,
             phase_ends: Timestamp::MAX,
             idle_since: Timestamp::MAX,
@@ -254,7 +261,10 @@ impl Flight {
         }
         if self.probe_ends <= now {
             self.probe_ends = Timestamp::MAX;
-            protection.mark_overdue(&mut self.holdings, now);
+            match self.facts.opaque && self.is_connected() {
+                true => self.stands(protection, now),
+                false => protection.mark_overdue(&mut self.holdings, now),
+            }
         }
         self.note_slow(protection, now);
         let idle_ends = self.idle_ends();
@@ -338,7 +348,10 @@ impl Flight {
             return;
         }
         let wish = self.wish();
-        let admitted = protection.admit(&mut self.holdings, wish, now);
+        let admitted = match self.facts.opaque {
+            true => protection.admit_opaque(&mut self.holdings, wish, now),
+            false => protection.admit(&mut self.holdings, wish, now),
+        };
         self.handle_admitted(admitted, protection, now);
     }
 
@@ -370,7 +383,7 @@ impl Flight {
 
     #[inline]
     fn begin_attempt(&mut self, protection: &mut Protection, now: Timestamp) {
-        if self.asker == Asker::First {
+        if self.asker == Asker::First && !self.facts.opaque {
             protection.on_call(now);
         }
         self.arm_probe(protection, now);
@@ -463,9 +476,9 @@ impl Flight {
         };
     }
 
-    /// A stream is slow by its head only.
+    /// A stream is slow by its head only, an opaque connection by each of its turns.
     fn may_become_slow(&self) -> bool {
-        let streams = self.facts.streaming && self.phase == Phase::Answering;
+        let streams = self.facts.streaming && self.phase == Phase::Answering && !self.facts.opaque;
         !self.facts.slow && !streams
     }
 

@@ -77,7 +77,7 @@ impl Trouble {
 impl Flight {
     /// Whether the call could be sent again, so that its body is worth keeping.
     pub fn may_be_retried(&self) -> bool {
-        let Some(retry) = self.rules.retry.as_ref().filter(|retry| retry.mode.enforces()) else {
+        let Some(retry) = self.rules.retry.as_ref().filter(|retry| retry.mode.enforces() && !self.facts.opaque) else {
             return false;
         };
         let left = self.attempt_number().max(1) < retry.config.max_attempts;
@@ -91,7 +91,8 @@ impl Flight {
         protection: &mut Protection,
         now: Timestamp,
     ) -> Option<Duration> {
-        let named = |retry: &&Moded<RetryRules>| retry.mode.is_on() && trouble.is_named_by(&retry.config);
+        let named =
+            |retry: &&Moded<RetryRules>| retry.mode.is_on() && trouble.is_named_by(&retry.config) && !self.facts.opaque;
         let retry = *self.rules.retry.as_ref().filter(named)?;
         let decided = self.decide(trouble, &retry.config, protection, now);
         if retry.mode != Mode::Enforce {

@@ -241,7 +241,12 @@ impl Protection {
 
     /// Asks the breaker without a ticket, to refuse early.
     #[inline]
-    fn ask_breaker(&mut self, holdings: &mut Holdings, asker: Asker, now: Timestamp) -> Result<(), Rejection> {
+    pub(super) fn ask_breaker(
+        &mut self,
+        holdings: &mut Holdings,
+        asker: Asker,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
         match self.breakers.key_for(holdings.slot()) {
             Some(key) => self.ask(key, holdings, asker, now),
             None => Ok(()),
@@ -279,7 +284,7 @@ impl Protection {
     /// A block that only observes would have refused the attempt: that is told once, and no other such block models
     /// what would not have come to it.
     #[cold]
-    fn refuse_in_model(&mut self, rejection: Rejection, holdings: &mut Holdings, now: Timestamp) {
+    pub(super) fn refuse_in_model(&mut self, rejection: Rejection, holdings: &mut Holdings, now: Timestamp) {
         if std::mem::replace(&mut holdings.refused_in_model, true) {
             return;
         }
@@ -355,7 +360,7 @@ impl Protection {
     }
 
     #[inline]
-    fn take_ticket(&mut self, holdings: &mut Holdings, asker: Asker, now: Timestamp) -> Admitted {
+    pub(super) fn take_ticket(&mut self, holdings: &mut Holdings, asker: Asker, now: Timestamp) -> Admitted {
         holdings.waiter = None;
         let Some(key) = self.breakers.key_for(holdings.slot()) else {
             return Admitted::Yes;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::breaker::{self, Asker, Breaker, Forced, Scope, State, Ticket};
+use crate::breaker::{self, Asker, Breaker, Forced, Scope, SlowTurn, State, Ticket};
 use crate::mode::Moded;
 use crate::outcome::{Ended, classify};
 use crate::random::Random;
@@ -133,6 +133,11 @@ impl Breakers {
 
     pub(super) fn is_by_endpoint(&self) -> bool {
         self.scope() == Some(Scope::Endpoint) && self.block.as_ref().is_some_and(|block| block.mode.is_on())
+    }
+
+    /// What a slow turn does; it only observes without a block.
+    pub(super) fn slow_turn(&self) -> SlowTurn {
+        self.block().map_or(SlowTurn::Observe, |block| block.config.settings().slow_turn)
     }
 
     /// The breaker that a call of this route asks before it has an endpoint.

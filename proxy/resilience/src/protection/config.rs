@@ -41,6 +41,7 @@ impl Protection {
     /// Takes over another configuration; state goes along as the table of design.md section 5 has it.
     pub fn reconfigure(&mut self, config: &ProtectionConfig, now: Timestamp) {
         self.bulkhead.configure(config.bulkhead, now);
+        self.connections.configure(config.connection_rate, now);
         self.routes.configure(&config.routes, now);
         let Self { bulkhead, routes, woken, .. } = self;
         for slot in routes.iter_mut().map(|route| &mut route.bulkhead).chain([bulkhead]) {

@@ -26,12 +26,16 @@ mod admission;
 mod breakers;
 mod circuits;
 mod config;
+mod connections;
 mod holdings;
 mod routes;
+mod turns;
 mod view;
 
 pub use circuits::ForceError;
 pub use config::{ProtectionConfig, RouteProtection};
+pub use connections::ConnectionRateView;
+pub use turns::TurnsView;
 pub use view::{BreakerScope, BreakerView, BulkheadView, ProtectionView};
 
 pub(crate) use admission::{Admitted, Wish};
@@ -49,15 +53,19 @@ use crate::time::Timestamp;
 
 use breakers::Breakers;
 use config::BulkheadSlot;
+use connections::ConnectionRate;
 use routes::Routes;
+use turns::Turns;
 
 /// Everything that the calls of one dependency share.
 #[derive(Debug)]
 pub struct Protection {
     bulkhead: BulkheadSlot,
+    connections: ConnectionRate,
     routes: Routes,
     breakers: Breakers,
     budget: Budget,
+    turns: Turns,
     median_latency: Option<Duration>,
     last_waiter: u64,
     /// Calls that have their permits and wait for a socket.
@@ -71,9 +79,11 @@ impl Protection {
     pub fn new(config: &ProtectionConfig, seed: u64, now: Timestamp) -> Self {
         let mut protection = Self {
             bulkhead: BulkheadSlot::default(),
+            connections: ConnectionRate::default(),
             routes: Routes::default(),
             breakers: Breakers::new(Random::new(seed)),
             budget: Budget::new(config.budget),
+            turns: Turns::default(),
             median_latency: None,
             last_waiter: 0,
             wait_for_socket: BTreeSet::new(),
@@ -103,6 +113,8 @@ impl Protection {
     /// Panics if a number does not add up.
     pub fn check_invariants(&self) {
         self.bulkhead.check_invariants();
+        self.connections.check_invariants();
+        self.turns.check_invariants();
         self.routes.check_invariants();
         self.breakers.check_invariants();
         self.budget.check_invariants();

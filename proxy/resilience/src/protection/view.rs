@@ -12,6 +12,8 @@ use crate::window::Counts;
 use super::Protection;
 use super::breakers::{BreakerSlot, Seen};
 use super::config::BulkheadSlot;
+use super::connections::ConnectionRateView;
+use super::turns::TurnsView;
 
 /// Which breaker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,6 +33,10 @@ pub struct ProtectionView {
     pub breakers: Vec<BreakerView>,
     /// Every bulkhead that is in force.
     pub bulkheads: Vec<BulkheadView>,
+    /// How fast opaque connections may be opened, if that is limited.
+    pub connection_rate: Option<ConnectionRateView>,
+    /// Turns on opaque connections.
+    pub turns: TurnsView,
     /// The retry budget.
     pub budget: BudgetView,
 }
@@ -94,7 +100,13 @@ impl Protection {
             bulkhead_view(&route.bulkhead, route.name(), id)
         });
         let bulkheads = bulkhead_view(&self.bulkhead, None, None).into_iter().chain(of_routes).collect();
-        ProtectionView { breakers: self.breaker_views(now), bulkheads, budget: self.budget.view(now) }
+        ProtectionView {
+            breakers: self.breaker_views(now),
+            bulkheads,
+            connection_rate: self.connections.view(now),
+            turns: self.turns.view(now),
+            budget: self.budget.view(now),
+        }
     }
 
     fn breaker_views(&self, now: Timestamp) -> Vec<BreakerView> {

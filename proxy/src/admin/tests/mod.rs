@@ -137,6 +137,7 @@ fn fraud_api(now: Timestamp, forced: Option<Forced>) -> DependencyFacts {
                 max_queued: 15,
             }],
             budget: BudgetView { calls: 100, retries: 5, allowed: 20 },
+            ..ProtectionView::default()
         },
         slow_call_threshold: Some(Duration::from_millis(600)),
         endpoints: vec![EndpointFacts { key: EndpointKey(1), address: "127.0.0.1:9001".to_owned(), state: "Healthy" }],

@@ -67,7 +67,7 @@ fn ended(breaker: &mut Breaker, ticket: Option<Ticket>, outcome: Outcome, now: T
     Some(String::new())
 }
 
-const EVENTS: [Event; 13] = [
+const EVENTS: [Event; 15] = [
     ("first attempt asks", |b, _, now| Some(answer(b.try_acquire(Asker::First, now).map(drop)))),
     ("retry asks", |b, _, now| Some(answer(b.try_acquire(Asker::Retry, now).map(drop)))),
     ("success", |b, t, now| ended(b, t, Outcome::Success, now)),
@@ -81,6 +81,14 @@ const EVENTS: [Event; 13] = [
     }),
     ("stream begins", |b, t, now| {
         b.mark_begun(&mut t?, now);
+        Some(String::new())
+    }),
+    ("a turn ends", |b, _, now| {
+        b.record_turn(false, now);
+        Some(String::new())
+    }),
+    ("a turn is slow", |b, _, now| {
+        b.record_turn(true, now);
         Some(String::new())
     }),
     ("probe limit", |b, t, now| {

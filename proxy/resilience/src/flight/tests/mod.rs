@@ -2,6 +2,7 @@ mod clocks;
 mod good;
 mod grpc;
 mod observe;
+mod opaque;
 mod random;
 mod retry;
 mod sockets;
@@ -33,6 +34,7 @@ pub(super) fn call(arrived: u64) -> Call {
         idempotency_key: false,
         retried_inbound: false,
         grpc: false,
+        opaque: false,
         streaming: false,
         route: RouteId::REST,
         seed: 1,

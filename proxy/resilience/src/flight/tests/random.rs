@@ -14,7 +14,7 @@ const INTERVAL: u64 = 3200;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Start { safety: u8, route: u32, deadline: Option<u64>, streaming: bool },
+    Start { safety: u8, route: u32, deadline: Option<u64>, kind: u8 },
     Feed { who: usize, input: Input },
     Forward(u64),
     Back(u64),
@@ -34,6 +34,8 @@ enum Input {
     Head(u8),
     Status(u8),
     StreamBegins,
+    TurnBegins,
+    TurnEnds,
     Ended,
     Failed(u8),
     Gone,
@@ -59,6 +61,8 @@ fn op(swaps: bool) -> impl Strategy<Value = Op> {
         2 => any::<u8>().prop_map(Input::Head),
         1 => any::<u8>().prop_map(Input::Status),
         1 => Just(Input::StreamBegins),
+        2 => Just(Input::TurnBegins),
+        2 => Just(Input::TurnEnds),
         1 => Just(Input::Ended),
         3 => any::<u8>().prop_map(Input::Failed),
         2 => Just(Input::Gone),
@@ -71,8 +75,8 @@ fn op(swaps: bool) -> impl Strategy<Value = Op> {
     ];
     let swap = move |choice| if swaps { Op::Swap(choice) } else { Op::Forward(choice.into()) };
     prop_oneof![
-        12 => (0u8..4, 0u32..4, prop::option::weighted(0.2, 1u64..1500), prop::bool::weighted(0.1))
-            .prop_map(|(safety, route, deadline, streaming)| Op::Start { safety, route, deadline, streaming }),
+        12 => (0u8..4, 0u32..4, prop::option::weighted(0.2, 1u64..1500), 0u8..10)
+            .prop_map(|(safety, route, deadline, kind)| Op::Start { safety, route, deadline, kind }),
         40 => (any::<usize>(), input).prop_map(|(who, input)| Op::Feed { who, input }),
         8 => (0u64..300).prop_map(Op::Forward),
         1 => (0u64..20_000).prop_map(Op::Forward),
@@ -125,7 +129,9 @@ fn chaos_config() -> ProtectionConfig {
             settings.probes = 2;
             settings.probe_limit = ms(300);
             settings.consecutive_failures = 4;
+            settings.slow_turn = breaker::SlowTurn::Enforce;
         }),
+        connection_rate: Some(Moded::enforced(crate::token_bucket::Config::smooth(20, ms(1000)).unwrap())),
         budget: crate::budget::Config::new(25, ms(INTERVAL), 1).unwrap(),
         routes: vec![
             RouteProtection { name: "narrow".into(), bulkhead: bulkhead(1, 2, 300) },
@@ -171,7 +177,7 @@ impl Chaos {
         match op {
             Op::Forward(ms) => self.now += ms,
             Op::Back(ms) => self.now = self.now.saturating_sub(ms),
-            Op::Start { safety, route, deadline, streaming } => self.start(safety, route, deadline, streaming),
+            Op::Start { safety, route, deadline, kind } => self.start(safety, route, deadline, kind),
             Op::Feed { who, input } => {
                 if let Some(index) = who.checked_rem(self.flights.len()) {
                     self.feed(index, input);
@@ -191,13 +197,14 @@ impl Chaos {
         self.settle();
     }
 
-    fn start(&mut self, safety: u8, route: u32, deadline: Option<u64>, streaming: bool) {
+    fn start(&mut self, safety: u8, route: u32, deadline: Option<u64>, kind: u8) {
         let mut call = call(self.now);
         call.safety = [Safety::Safe, Safety::Idempotent, Safety::Unsafe, Safety::Unsafe][usize::from(safety)];
         call.idempotency_key = safety == 3;
         call.route = RouteId(route);
-        call.caller_deadline = deadline.map(|ms| at(self.now + ms));
-        call.streaming = streaming;
+        call.opaque = kind == 1;
+        call.caller_deadline = deadline.map(|ms| at(self.now + ms)).filter(|_| !call.opaque);
+        call.streaming = kind == 0;
         call.seed = self.flights.len() as u64;
         let flight = Flight::start(Arc::clone(&self.rules), call, &mut self.protection, at(self.now));
         let watched = Watched { flight, call, answers: 0, done: 0, sent_once: false, decided: None };
@@ -245,10 +252,10 @@ impl Chaos {
             }
             Input::Status(choice) => flight.handle_status(some_head(choice), protection, now),
             Input::StreamBegins => {
-                let begins = flight.phase != Phase::Over;
                 flight.handle_stream_begins(protection, now);
-                self.flights[index].call.streaming |= begins;
             }
+            Input::TurnBegins => flight.handle_turn_begins(now),
+            Input::TurnEnds => flight.handle_turn_ends(protection, now),
             Input::Ended => flight.handle_ended(protection, now),
             Input::Failed(choice) => {
                 use Failure::{Connect, ConnectTimeout, Dns, NotSent, Protocol, RefusedStream, Reset, Tls};
@@ -368,7 +375,8 @@ impl Chaos {
             assert!(attempt.number <= 3, "more attempts than policy allows");
             assert!(watched.call.caller_deadline.is_none_or(|deadline| now < deadline), "after the deadline");
             let request_ends = watched.call.arrived + ms(1500);
-            assert!(watched.call.streaming || now < request_ends, "after the request's clock");
+            assert!(!watched.call.opaque || attempt.number == 1, "an opaque connection is not tried again");
+            assert!(watched.flight.facts.streaming || now < request_ends, "after the request's clock");
             let state = self.protection.view(now).breakers[0].state;
             let passes = match state {
                 State::Closed | State::ForcedClosed => true,
@@ -380,7 +388,7 @@ impl Chaos {
             let rules = self.rules.retry.as_ref().map(|retry| retry.config).unwrap();
             assert!(attempt.number == 1 || !watched.sent_once || watched.flight.is_repeatable(&rules), "sent twice");
         }
-        if attempt.number == 1 && !attempt.fresh_connection {
+        if attempt.number == 1 && !attempt.fresh_connection && !self.flights[index].call.opaque {
             let bucket = self.bucket();
             self.calls.push(bucket);
         }
@@ -423,7 +431,8 @@ impl Chaos {
     fn check_permits(&self) {
         let running = |route: Option<u32>| {
             let counted = self.flights.iter().filter(|watched| {
-                watched.flight.is_running() && route.is_none_or(|route| watched.call.route.0 == route)
+                let holds = watched.flight.is_running() && !watched.call.opaque;
+                holds && route.is_none_or(|route| watched.call.route.0 == route)
             });
             counted.count()
         };
