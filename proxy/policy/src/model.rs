@@ -73,6 +73,9 @@ pub struct DependencyPolicy {
     pub protection: ProtectionConfig,
     /// A limit on connections to it.
     pub connections: Option<Moded<ConnectionLimit>>,
+    /// What is written, is on, and can only act on calls, such as `bulkhead.maxConcurrentCalls`: without effect on
+    /// connections whose bytes are passed on unread.
+    pub about_calls: Vec<&'static str>,
     pub(crate) yaml: String,
 }
 

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 /// Pieces that mean something to YAML or to policy.
-const PIECES: [&str; 42] = [
+const PIECES: [&str; 45] = [
     ":",
     ": ",
     "- ",
@@ -51,6 +51,9 @@ const PIECES: [&str; 42] = [
     "-1",
     "1e9",
     "250ms",
+    "100/s",
+    "../x",
+    "protocol: TCP",
     "mode: Disabled",
     "\u{0}",
     "\u{feff}",

@@ -282,6 +282,17 @@ fn grpc_statuses_are_those_that_are_written() {
 }
 
 #[test]
+fn what_needs_calls_is_named() {
+    assert_eq!(dependency("  bulkhead: {maxConnections: 5}\n").about_calls, [] as [&str; 0]);
+    let policy = dependency(
+        "  timeouts: {request: 2s, idle: 1h}\n  bulkhead: {maxConcurrentCalls: 5}\n  deadline: {mode: Disabled}\n  \
+         retry: {}\n",
+    );
+    assert_eq!(policy.about_calls, ["timeouts.request", "bulkhead.maxConcurrentCalls", "retry"]);
+    assert_eq!(dependency("  mode: Disabled\n  retry: {}\n").about_calls, [] as [&str; 0]);
+}
+
+#[test]
 fn tunnels_wait_an_hour() {
     let policy = dependency("");
     assert_eq!((policy.rules.timeouts.idle, policy.tunnel_idle), (ms(300_000), ms(3_600_000)));

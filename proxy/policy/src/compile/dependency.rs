@@ -9,7 +9,7 @@ use plimsoll_resilience::{Mode, Moded, ProtectionConfig, RouteProtection, Rules,
 
 use super::breaker::{breaker, code_set, grpc_code_set, slow_threshold};
 use super::matching::matcher;
-use super::opaque::refuse_limits_on_calls;
+use super::opaque::{fields_about_calls, refuse_limits_on_calls};
 use super::retry::{budget, retry};
 use super::target::target;
 use super::{Limits, as_in_force, checked, identity, mode_of, refuse_empty_bulkhead, timing};
@@ -56,6 +56,7 @@ pub(crate) fn dependency(reader: &mut Reader<'_>, document: &DependencyDocument)
             routes: protected,
         },
         connections: limits.connections,
+        about_calls: fields_about_calls(spec).into_iter().map(|(_, field)| field).collect(),
         yaml: as_in_force(&with_whole_routes(document)),
     })
 }

@@ -13,6 +13,7 @@ mod workload;
 
 pub(crate) use breaker::slow_threshold;
 pub(crate) use dependency::{dependency, with_inherited};
+pub(crate) use opaque::fields_about_calls;
 pub(crate) use timing::BUILT_IN_REQUEST;
 pub(crate) use workload::workload;
 

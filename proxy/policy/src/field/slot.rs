@@ -39,8 +39,10 @@ impl<T: Value> Defaulted<T> {
         self.written.as_ref()
     }
 
-    pub(crate) fn node(&self) -> Option<NodeId> {
-        self.written.as_ref().map(|written| written.node)
+    /// Where something other than the default is written.
+    pub(crate) fn chosen(&self) -> Option<NodeId> {
+        let default = || parse_default::<T>(self.default).write();
+        self.written.as_ref().filter(|written| written.value.write() != default()).map(|written| written.node)
     }
 
     /// What was written, else the default.

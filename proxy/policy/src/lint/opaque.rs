@@ -1,12 +1,11 @@
 //! Blocks that need calls, where the proxy sees none: bytes that are passed on unread, and `https://` that the
 //! application speaks itself.
 
+use crate::compile::fields_about_calls;
 use crate::report::{Problem, Reader};
 use crate::spec::{DependencySpec, Target};
 use crate::tree::NodeId;
 use crate::value::{Protocol, TlsMode};
-
-use super::is_on;
 
 const HTTPS: u16 = 443;
 
@@ -43,27 +42,4 @@ fn https_unopened(reader: &mut Reader<'_>, target: &Target, idle: &[(NodeId, &'s
 
 pub(super) fn originates(tls: &crate::spec::Tls) -> bool {
     tls.mode.written().is_some_and(|mode| mode.value == TlsMode::Originate)
-}
-
-/// What is written, is not switched off, and needs to know where a call begins and ends.
-fn fields_about_calls(spec: &DependencySpec) -> Vec<(NodeId, &'static str)> {
-    let mut fields = Vec::new();
-    let mut add = |node: Option<NodeId>, field| fields.extend(node.map(|node| (node, field)));
-    if let Some(timeouts) = spec.timeouts.written().map(|block| &block.value).filter(|block| is_on(&block.mode, spec)) {
-        add(timeouts.request.node(), "timeouts.request");
-        add(timeouts.attempt.node(), "timeouts.attempt");
-        add(timeouts.stream_max.node(), "timeouts.streamMaxDuration");
-    }
-    add(spec.deadline.written().filter(|block| is_on(&block.value.mode, spec)).map(|block| block.node), "deadline");
-    if let Some(bulkhead) = spec.bulkhead.written().map(|block| &block.value).filter(|block| is_on(&block.mode, spec)) {
-        add(bulkhead.max_concurrent_calls.node(), "bulkhead.maxConcurrentCalls");
-        add(bulkhead.max_queued.node(), "bulkhead.maxQueued");
-    }
-    if let Some(breaker) = super::breaker(spec) {
-        add(breaker.failure_codes.node(), "circuitBreaker.failureCodes");
-        add(breaker.failure_grpc_codes.node(), "circuitBreaker.failureGrpcCodes");
-    }
-    add(spec.retry.written().filter(|block| is_on(&block.value.mode, spec)).map(|block| block.node), "retry");
-    add(spec.routes.written().filter(|routes| !routes.value.is_empty()).map(|routes| routes.node), "routes");
-    fields
 }
