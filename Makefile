@@ -1,7 +1,7 @@
 # make demo    the opening story on this machine: one slow dependency, with and without policy
 # make check   format, lints, tidy and unit tests: seconds
 # make test    everything, with real peers and real clients
-# make bench   CPU and memory beside nginx and HAProxy (ENVOY=1: beside Envoy too; GATE=1: fail above the gates)
+# make bench   CPU and memory beside nginx, HAProxy and Envoy (GATE=1: fail above the gates)
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -35,12 +35,12 @@ check: lint
 test: setup lint build
 	tests/run-tests
 
-bench: setup
+bench:
+	tests/setup bench
 	cargo build --profile bench-fast -p plimsoll-tests --bins
 	cargo build --release -p plimsoll-proxy
-	$(if $(ENVOY),tests/setup envoy)
 	PLIMSOLL_TEST_PROXY=$(CURDIR)/target/release/plimsoll-proxy \
-	ENVOY_BINARY=$(if $(ENVOY),$$(find $(PLIMSOLL_TEST_VENV) -path '*/_bin/envoy')) \
+	ENVOY_BINARY=$$(find $(PLIMSOLL_TEST_VENV) -path '*/_bin/envoy') \
 	  target/bench-fast/plimsoll-bench $(if $(GATE),--gate) $(BENCH_ARGS)
 
 setup:
