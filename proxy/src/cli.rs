@@ -97,6 +97,10 @@ pub struct Options {
     #[arg(long, env = "PLIMSOLL_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 
+    /// Folder below which policy may name certificates and keys; nothing outside of it is read
+    #[arg(long, env = "PLIMSOLL_SECRETS_DIR", value_name = "DIR")]
+    pub secrets_dir: Option<PathBuf>,
+
     /// Write a line for each call to this file, or `-` for standard output
     #[arg(long, env = "PLIMSOLL_ACCESS_LOG", value_name = "FILE|-", value_parser = parse_target)]
     pub access_log: Option<Target>,

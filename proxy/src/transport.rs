@@ -1,22 +1,28 @@
 //! A connection's bytes: plain, or through TLS that we originate.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
+
+use crate::tls::Session;
 
 /// A connection to an endpoint.
+///
+/// For both kinds: what a write tells as written is with the kernel, so nobody has to flush. A write that was `Pending`
+/// is repeated with the same bytes first (others may follow them): TLS has encrypted them already. A read that ends with
+/// `Ok` and nothing is an orderly end; TLS that was cut off without its close_notify is an error.
 #[derive(Debug)]
 pub enum Transport {
     /// The socket itself.
     Plain(TcpStream),
     /// A session of ours over it. Boxed: it is several times the size, and rare.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<Session>),
 }
 
 impl Transport {
@@ -25,7 +31,17 @@ impl Transport {
     pub fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
+            Self::Tls(session) => session.socket(),
+        }
+    }
+
+    /// The [`id`](crate::tls::Origination::id) of the TLS settings and files that it was made with; `None` for a plain
+    /// one. Part of the pool's key.
+    #[must_use]
+    pub fn origination(&self) -> Option<u64> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(session) => Some(session.origination()),
         }
     }
 
@@ -37,18 +53,43 @@ impl Transport {
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(cx),
-            // What the session has decrypted already does not show at the socket.
-            Self::Tls(_) => Poll::Ready(Ok(())),
+            Self::Tls(session) => session.poll_read_ready(cx),
+        }
+    }
+
+    /// Whether a connection that nobody uses can be used: it is open, and the peer has said nothing. Costs no system call
+    /// where the runtime has not heard of any news, and so misses what it has not heard of yet.
+    ///
+    /// A TLS ticket is no news; it is taken in. Call it now and then on idle connections, or tickets are lost.
+    pub fn is_idle_and_open(&mut self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending(),
+            Self::Tls(session) => session.is_idle(false),
+        }
+    }
+
+    /// The same, asked of the kernel.
+    pub fn is_silent(&mut self) -> bool {
+        match self {
+            Self::Plain(stream) => {
+                let mut byte = [MaybeUninit::uninit()];
+                let asked = SockRef::from(&*stream).recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT);
+                matches!(asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            }
+            Self::Tls(session) => session.is_idle(true),
         }
     }
 
     /// Says that nothing more is written. What fails here is a peer that is gone, which reading shows.
+    ///
+    /// TLS whose socket is full sends its close_notify, and what was accepted before, while it is read from.
     pub fn shut_down_write(&mut self) {
-        if let Self::Tls(stream) = self {
-            stream.get_mut().1.send_close_notify();
-            let _ = Pin::new(stream).poll_flush(&mut Context::from_waker(std::task::Waker::noop()));
+        match self {
+            Self::Plain(stream) => {
+                let _ = SockRef::from(&*stream).shutdown(Shutdown::Write);
+            }
+            Self::Tls(session) => session.shut_down_write(),
         }
-        let _ = SockRef::from(self.socket()).shutdown(Shutdown::Write);
     }
 }
 
@@ -57,7 +98,7 @@ impl AsyncRead for Transport {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(session) => Pin::new(session).poll_read(cx, buf),
         }
     }
 }
@@ -67,7 +108,7 @@ impl AsyncWrite for Transport {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(session) => Pin::new(session).poll_write(cx, buf),
         }
     }
 
@@ -79,7 +120,7 @@ impl AsyncWrite for Transport {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Tls(session) => Pin::new(session).poll_write_vectored(cx, bufs),
         }
     }
 
@@ -91,14 +132,14 @@ impl AsyncWrite for Transport {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(_) => Poll::Ready(Ok(())),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(session) => Pin::new(session).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(session) => Pin::new(session).poll_shutdown(cx),
         }
     }
 }
