@@ -19,6 +19,9 @@ use crate::sockets::Sockets;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DependencyId(pub u32);
 
+/// What the destinations that no policy lists are called. Names of policies have a slash.
+pub const UNLISTED: &str = "unlisted";
+
 /// The state of one dependency. See the module documentation.
 #[derive(Debug)]
 pub struct Dependency {
@@ -70,6 +73,12 @@ impl Dependency {
     ) -> Arc<Self> {
         let shared = Shared { protection: Protection::new(config, seed, now), waiting: HashMap::new() };
         Arc::new(Self { id, name, shared: Mutex::new(shared), sockets: Arc::default(), events })
+    }
+
+    /// Whether a policy is about it.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        &*self.name != UNLISTED
     }
 
     /// Runs `touch` on the machines, then wakes and tells whoever is concerned.

@@ -15,6 +15,7 @@ pub mod forward;
 pub mod outcome;
 pub mod pick;
 pub mod pool;
+pub mod race;
 pub mod reject;
 pub mod report;
 pub mod route;

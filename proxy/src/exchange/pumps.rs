@@ -53,7 +53,7 @@ impl Exchange {
                 let dependency = self.dependency().id;
                 self.open(Upstream::new(dialed.transport, dialed.address, dependency, dialed.socket));
             }
-            Err(DialError::Failed(failure)) => self.fail(failure, cx),
+            Err(DialError::Failed(failure, _)) => self.fail(failure, cx),
             Err(DialError::Loop) => {
                 let looped = Rejected::new(Reason::Loop, 0, 0);
                 self.refuse(looped, Block::Target, cx);

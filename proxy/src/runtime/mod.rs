@@ -8,7 +8,7 @@ mod events;
 pub mod listeners;
 pub mod memory;
 pub mod process;
-mod resolver;
+pub mod resolver;
 mod signals;
 mod start;
 pub mod timers;

@@ -13,15 +13,12 @@ use plimsoll_resilience::time::Timestamp;
 use plimsoll_resilience::{Mode, Random};
 
 use super::{Endpoints, Resolved, Route, Service, ServiceIndex, Snapshot};
-use crate::dependency::{Dependency, DependencyId, EventSink};
+use crate::dependency::{Dependency, DependencyId, EventSink, UNLISTED};
 use crate::pick::Endpoint;
 use crate::report::{Direction, Report};
 
 /// `timeouts.idle` of tunnels where nothing else is written.
 const TUNNEL_IDLE: Duration = Duration::from_secs(3600);
-
-/// How often a name of a policy is asked for again where nothing else is written.
-const REFRESH: Duration = Duration::from_secs(30);
 
 /// The state of every dependency that policy or a call in flight knows, by name.
 #[derive(Debug)]
@@ -32,7 +29,7 @@ pub struct Registry {
     next: u32,
     /// Weak: what no snapshot holds any more has no permit out.
     known: HashMap<String, Weak<Dependency>>,
-    resolved: HashMap<(String, u16, Duration), Weak<Resolved>>,
+    resolved: HashMap<(String, Option<u16>, Option<Duration>), Weak<Resolved>>,
 }
 
 impl Registry {
@@ -56,7 +53,7 @@ impl Registry {
         dependency
     }
 
-    fn resolved(&mut self, name: &str, port: u16, refresh: Duration) -> Arc<Resolved> {
+    fn resolved(&mut self, name: &str, port: Option<u16>, refresh: Option<Duration>) -> Arc<Resolved> {
         let key = (name.to_owned(), port, refresh);
         if let Some(known) = self.resolved.get(&key).and_then(Weak::upgrade) {
             return known;
@@ -137,8 +134,8 @@ struct Builder<'r> {
 impl<'r> Builder<'r> {
     fn new(registry: &'r mut Registry, generation: &str, now: Timestamp) -> Self {
         let config = ProtectionConfig::default();
-        let dependency = registry.dependency("unlisted", &config, now);
-        let stats = registry.report.series(Direction::Outbound, "unlisted", None);
+        let dependency = registry.dependency(UNLISTED, &config, now);
+        let stats = registry.report.series(Direction::Outbound, UNLISTED, None);
         let rules = Arc::new(without_policy());
         let unlisted = Service {
             dependency: Arc::clone(&dependency),
@@ -208,8 +205,7 @@ impl<'r> Builder<'r> {
                 Endpoints::Fixed(addresses.iter().copied().map(Endpoint::new).collect())
             }
             plimsoll_policy::Endpoints::Dns { name, port, refresh } => {
-                // To come with the resolver that reads records: SRV, and their TTLs.
-                Endpoints::Resolved(self.registry.resolved(name, port.unwrap_or(0), refresh.unwrap_or(REFRESH)))
+                Endpoints::Resolved(self.registry.resolved(name, *port, *refresh))
             }
         };
         let connections = policy.connections.filter(|limit| limit.mode.enforces()).map(|limit| limit.config);

@@ -109,21 +109,22 @@ pub enum Endpoints {
 pub struct Resolved {
     /// The name.
     pub name: String,
-    /// The port at each address.
-    pub port: u16,
-    /// How often the name is asked for again.
-    pub refresh: Duration,
+    /// The port at each address; without one the name stands for services (SRV), which say theirs.
+    pub port: Option<u16>,
+    /// How often the name is asked for again; without it, when the answer has had its time.
+    pub refresh: Option<Duration>,
     endpoints: ArcSwap<Vec<Endpoint>>,
 }
 
 impl Resolved {
     /// A name that has not been asked for yet.
     #[must_use]
-    pub fn new(name: String, port: u16, refresh: Duration) -> Arc<Self> {
+    pub fn new(name: String, port: Option<u16>, refresh: Option<Duration>) -> Arc<Self> {
         Arc::new(Self { name, port, refresh, endpoints: ArcSwap::from_pointee(Vec::new()) })
     }
 
-    /// The addresses as last heard.
+    /// The addresses as last heard, in the order in which they take turns. Those of services come as often as their
+    /// weight says.
     #[must_use]
     pub fn load(&self) -> arc_swap::Guard<Arc<Vec<Endpoint>>> {
         self.endpoints.load()

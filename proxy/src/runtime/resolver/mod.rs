@@ -1,54 +1,58 @@
-//! Names to addresses, by the system's resolver: `/etc/hosts`, search domains and nsswitch mean what they mean
-//! everywhere. It blocks for as long as it pleases, so it is asked on threads that do nothing else:
+//! Names to addresses, by DNS and by what the machine knows itself.
 //!
-//! - for callers, on at most as many as [`names`] gives room to; it also says what else keeps a slow name from sinking
-//!   the others;
-//! - for the dependencies of policies, on others ([`watched`]), so that whatever callers ask for does not keep a policy
-//!   from following its name.
+//! ```text
+//!   workers: resolve ----> names (for dependencies, for others) ---+
+//!   policies: watch -----> watched: endpoints ---------------------+--> system: one look-up --> hosts, name servers,
+//!             follow ----> book: addresses that belong to names ---+                            the system's resolver
+//! ```
 //!
-//! A thread lasts while there is something to look up. One more, `dns`, starts them and waits between the look-ups of a
-//! policy.
+//! All look-ups run on one thread, `dns`, and its runtime. Workers meet it at a lock that is never held over a look-up.
+//!
+//! - [`names`] says which name is looked up next, and what keeps a slow name from sinking the others.
+//! - [`watched`] follows the names that policies give for endpoints; whatever callers ask for does not hold it up.
+//! - [`book`] does the same for the names in `hosts` that have a port, and knows whose an address is.
+//! - [`system`] makes one look-up, with what [`conf`] reads; [`services`] says what SRV records mean.
 
+mod answer;
+mod conf;
 mod names;
+mod services;
+mod system;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 mod watched;
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-use self::names::{Asked, Found, Names};
+pub use self::answer::ResolveError;
+use self::answer::{Answer, Found};
+use self::conf::Files;
+use self::names::{Asked, Names};
+use self::system::{Source, System};
 use self::watched::Watches;
 use crate::snapshot::Resolved;
 
-/// Why there are no addresses.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ResolveError {
-    /// What the system says.
-    #[error("{0}")]
-    System(Arc<io::Error>),
-    /// The name exists, and stands for nothing.
-    #[error("the name has no address")]
-    NoAddress,
-    /// Nothing was asked.
-    #[error("a name has at most {} bytes", names::LONGEST)]
-    TooLong,
-    /// Nothing was asked.
-    #[error(
-        "{} names are being resolved already: the name server is slow, or too many names are asked for",
-        names::MOST
-    )]
-    Busy,
-    /// The process is ending.
-    #[error("the resolver has ended")]
-    Ended,
+/// How long a new answer is waited for where the one before is better than none: well within the time to connect.
+const WITH_ANOTHER: Duration = Duration::from_millis(500);
+/// Threads that ask the system's resolver, which blocks. What it does not answer holds up other names of its kind only.
+const MOST_THREADS: usize = 16;
+
+/// On whose behalf a name is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A dependency that a policy lists.
+    Dependency,
+    /// Anything else that a caller may come up with.
+    Unlisted,
 }
 
 /// Resolves names for everyone in the process.
@@ -60,27 +64,32 @@ pub struct Resolver {
 
 /// What the `dns` thread is asked to do.
 enum Errand {
-    /// To start a thread that begins with this name.
-    LookUp(Arc<str>),
+    /// To look up this name, and then whatever is due next.
+    LookUp(Asker, Arc<str>),
     Watch(Weak<Resolved>),
 }
 
 impl Resolver {
-    /// Starts the thread.
+    /// Starts the thread. With `servers` these are asked in place of those in `resolv.conf`.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start() -> io::Result<Self> {
-        Self::start_with(|name| (name, 0).to_socket_addrs().map(Vec::from_iter))
+    pub fn start(servers: Vec<SocketAddr>) -> io::Result<Self> {
+        Self::start_with(System::new(Files::of_system(servers)))
     }
 
-    /// The same with something else to ask than the system's resolver. The ports of its answers are of no account.
-    fn start_with(look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> io::Result<Self> {
-        let desk = Arc::new(Desk { names: Mutex::default(), look_up: Box::new(look_up) });
+    /// The same with somebody else to ask.
+    fn start_with(source: Arc<dyn Source>) -> io::Result<Self> {
+        let desk = Arc::new(Desk { listed: Mutex::default(), unlisted: Mutex::default(), source });
         let (errands, received) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MOST_THREADS).build()?;
         let known = Arc::clone(&desk);
-        thread::Builder::new().name("dns".to_owned()).spawn(move || runtime.block_on(serve(received, known)))?;
+        thread::Builder::new().name("dns".to_owned()).spawn(move || {
+            runtime.block_on(serve(received, known));
+            // Not waited for: a thread that asks the system's resolver.
+            runtime.shutdown_background();
+        })?;
         Ok(Self { desk, errands })
     }
 
@@ -89,22 +98,24 @@ impl Resolver {
     ///
     /// # Errors
     /// Why there are none.
-    pub async fn resolve(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
-        let found = match self.ask(name) {
+    pub async fn resolve(&self, name: &str, port: u16, asker: Asker) -> Result<Vec<SocketAddr>, ResolveError> {
+        let found = match self.ask(name, asker) {
             Asked::Answered(found) => found,
-            Asked::Waits(mut told) => match told.wait_for(Option::is_some).await {
-                Ok(told) => told.clone().expect("waited for"),
-                Err(_) => Err(ResolveError::Ended),
-            },
+            Asked::Waits { told, before: None } => answered(told).await,
+            Asked::Waits { told, before: Some(before) } => {
+                tokio::time::timeout(WITH_ANOTHER, answered(told)).await.unwrap_or(Ok(before))
+            }
         };
-        found.map(|addresses| with_port(&addresses, port))
+        found.map(|answer| answer.with_port(port))
     }
 
     /// What [`Self::resolve`] would give at once, if it would.
     #[must_use]
     pub fn known(&self, name: &str, port: u16) -> Option<Vec<SocketAddr>> {
-        let held = self.desk.names().held(name, Instant::now());
-        held?.ok().map(|addresses| with_port(&addresses, port))
+        let now = Instant::now();
+        let held = |asker| self.desk.names(asker).held(name, now)?.ok();
+        let answer: Option<Answer> = held(Asker::Dependency).or_else(|| held(Asker::Unlisted));
+        answer.map(|answer| answer.with_port(port))
     }
 
     /// Keeps the addresses of a dependency up to date for as long as anyone holds `resolved`.
@@ -113,13 +124,13 @@ impl Resolver {
         let _ = self.errands.send(Errand::Watch(Arc::downgrade(resolved)));
     }
 
-    fn ask(&self, name: &str) -> Asked {
+    fn ask(&self, name: &str, asker: Asker) -> Asked {
         let now = Instant::now();
-        let mut names = self.desk.names();
+        let mut names = self.desk.names(asker);
         let asked = names.ask(name, now);
         // The first to ask takes the turn, if it has one now; else it comes when a look-up ends.
         if let Some(next) = names.poll_next(now)
-            && self.errands.send(Errand::LookUp(Arc::clone(&next))).is_err()
+            && self.errands.send(Errand::LookUp(asker, Arc::clone(&next))).is_err()
         {
             names.on_answer(&next, Err(ResolveError::Ended), now);
         }
@@ -133,73 +144,54 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// What all threads share.
-struct Desk {
-    names: Mutex<Names>,
-    look_up: Box<LookUp>,
+async fn answered(mut told: watch::Receiver<Option<Found>>) -> Found {
+    match told.wait_for(Option::is_some).await {
+        Ok(told) => told.clone().expect("waited for"),
+        Err(_) => Err(ResolveError::Ended),
+    }
 }
 
-type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+/// What all threads share.
+struct Desk {
+    listed: Mutex<Names>,
+    unlisted: Mutex<Names>,
+    source: Arc<dyn Source>,
+}
 
 impl Desk {
-    fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Blocks. Always comes back with an answer, because callers wait for one.
-    fn look_up(&self, name: &str) -> Found {
-        let found = catch_unwind(AssertUnwindSafe(|| (self.look_up)(name)))
-            .unwrap_or_else(|_| Err(io::Error::other("the resolver panicked")));
-        let mut addresses = found.map_err(system)?;
-        addresses.dedup();
-        if addresses.is_empty() { Err(ResolveError::NoAddress) } else { Ok(addresses.into()) }
+    fn names(&self, asker: Asker) -> MutexGuard<'_, Names> {
+        let names = match asker {
+            Asker::Dependency => &self.listed,
+            Asker::Unlisted => &self.unlisted,
+        };
+        names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells everyone, and says what to look up next.
-    fn finish(&self, name: &str, found: Found) -> Option<Arc<str>> {
+    fn finish(&self, asker: Asker, name: &str, found: Found) -> Option<Arc<str>> {
         let now = Instant::now();
-        let mut names = self.names();
+        let mut names = self.names(asker);
         names.on_answer(name, found, now);
         names.poll_next(now)
     }
 }
 
 async fn serve(mut errands: mpsc::UnboundedReceiver<Errand>, desk: Arc<Desk>) {
-    let watches = Watches::new(Arc::clone(&desk));
+    let watches = Watches::new(Arc::clone(&desk.source));
     while let Some(errand) = errands.recv().await {
         match errand {
-            Errand::LookUp(name) => start_look_ups(&desk, name),
+            Errand::LookUp(asker, name) => drop(tokio::spawn(look_up_all(Arc::clone(&desk), asker, name))),
             Errand::Watch(watched) => drop(tokio::spawn(watches.clone().follow(watched))),
         }
     }
 }
 
-fn start_look_ups(desk: &Arc<Desk>, first: Arc<str>) {
+async fn look_up_all(desk: Arc<Desk>, asker: Asker, first: Arc<str>) {
     let mut next = Some(first);
     while let Some(name) = next {
-        let (of_thread, begins) = (Arc::clone(desk), Arc::clone(&name));
-        match thread::Builder::new().name("dns-call".to_owned()).spawn(move || look_up_all(&of_thread, begins)) {
-            Ok(_) => return,
-            Err(error) => next = desk.finish(&name, Err(system(error))),
-        }
+        // A task of its own: whatever becomes of it, callers wait for an answer.
+        let asking = desk.source.addresses(Arc::clone(&name));
+        let found = tokio::spawn(asking).await.unwrap_or_else(|_| Err(ResolveError::panicked()));
+        next = desk.finish(asker, &name, found);
     }
-}
-
-fn look_up_all(desk: &Desk, first: Arc<str>) {
-    let mut next = Some(first);
-    while let Some(name) = next {
-        next = desk.finish(&name, desk.look_up(&name));
-    }
-}
-
-fn system(error: io::Error) -> ResolveError {
-    ResolveError::System(Arc::new(error))
-}
-
-fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
-    let with_port = |mut address: SocketAddr| {
-        address.set_port(port);
-        address
-    };
-    addresses.iter().copied().map(with_port).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!           ask                poll_next                on_answer
-//!   nobody -----> queued (lane) -----> running (a thread) -----> held, everyone told
+//!   nobody -----> queued (lane) -----> running (a place) ------> held, everyone told
 //!                   |  nobody waits any more                      |  its time is over
 //!                   +------------> forgotten                      +---> nobody
 //! ```
@@ -11,32 +11,34 @@
 //! - A name is looked up once at a time, whoever asks meanwhile waits for the same answer. The port plays no part.
 //! - A failure is an answer too and is held, for a shorter time: a dead name that is asked for all the time costs one
 //!   look-up a second.
-//! - What took long last time takes a thread for long: slow names share few threads, names never heard of share more,
+//! - What took long last time takes a place for long: slow names share few places, names never heard of share more,
 //!   and names that were quick may use all. Within a lane first come, first served.
 //! - A look-up that nobody waits for any more is not begun. Past [`MOST`] names the next is refused at once.
+//! - What was true an hour ago serves who would otherwise be told that no name server has answered (RFC 8767). Who asks
+//!   when the time of an answer is over is told it along with the place in the queue, for when the wait gets long.
 //!
-//! Not done: an answer is not used beyond its time, and not renewed before it is asked for again.
+//! There is one of these for the names of dependencies and one for all others, so that names which no policy lists keep
+//! no dependency from its own.
+//!
+//! Not done: an answer is not renewed before it is asked for again.
 
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::ResolveError;
+use super::answer::{Answer, Found, ResolveError};
 
-/// The system's resolver does not say how long an answer holds. This is short enough for a failover by DNS, and long
-/// enough that a busy forward proxy does not ask for every connection.
-const HOLDS: Duration = Duration::from_secs(5);
 /// How long a failure is repeated without asking: as short as a caller may wait who has just created the name.
 const FAILURE_HOLDS: Duration = Duration::from_secs(1);
-/// A look-up that takes longer is slow: one lost datagram to a name server costs 5 s by default, a local answer some
-/// milliseconds.
+/// How long an answer is of use beyond its time, when there is no other.
+const OUTLIVES: Duration = Duration::from_secs(3600);
+/// A look-up that takes longer is slow: a server that is silent costs 5 s by default, a local answer some milliseconds.
 const PROMPT: Duration = Duration::from_secs(1);
 /// Answers kept: callers choose the names.
 const MOST_HELD: usize = 1024;
@@ -45,16 +47,18 @@ pub const MOST: usize = 256;
 /// Bytes of the longest DNS name, with the dot at its end. What is longer is not worth keeping.
 pub const LONGEST: usize = 254;
 
-/// Addresses, never none; their ports are of no account.
-pub type Found = Result<Arc<[SocketAddr]>, ResolveError>;
-
 /// What there is for whoever asks.
 #[derive(Debug)]
 pub enum Asked {
     /// All there is to say.
     Answered(Found),
     /// The answer will be told here. Dropping it is no longer waiting.
-    Waits(watch::Receiver<Option<Found>>),
+    Waits {
+        /// Holds nothing until then.
+        told: watch::Receiver<Option<Found>>,
+        /// What was known before, if it may still be of use.
+        before: Option<Answer>,
+    },
 }
 
 /// See the module documentation. After each [`Self::ask`] and each [`Self::on_answer`], [`Self::poll_next`] gives the one
@@ -73,6 +77,8 @@ pub struct Names {
 struct Held {
     found: Found,
     until: Instant,
+    /// Until when it is better than none, if it is an answer.
+    outlives: Instant,
     prompt: bool,
 }
 
@@ -84,7 +90,7 @@ struct Flight {
     told: watch::Sender<Option<Found>>,
 }
 
-/// Names by how long they are likely to take a thread.
+/// Names by how long they are likely to take a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Prompt,
@@ -97,7 +103,7 @@ const LANES: usize = 3;
 impl Lane {
     const ALL: [Self; LANES] = [Self::Prompt, Self::New, Self::Slow];
 
-    /// Threads that this lane and those behind it take together.
+    /// Places that this lane and those behind it take together.
     const fn room(self) -> usize {
         match self {
             Self::Prompt => 32,
@@ -124,16 +130,17 @@ impl Names {
         if let Some(found) = self.held(&name, now) {
             return Asked::Answered(found);
         }
+        let before = self.outlived(&name, now);
         if let Some(flight) = self.flights.get(&*name) {
-            return Asked::Waits(flight.told.subscribe());
+            return Asked::Waits { told: flight.told.subscribe(), before };
         }
         if self.flights.len() >= MOST {
             self.forget_abandoned();
         }
         if self.flights.len() >= MOST {
-            return Asked::Answered(Err(ResolveError::Busy));
+            return Asked::Answered(before.ok_or(ResolveError::Busy));
         }
-        Asked::Waits(self.queue(name.into()))
+        Asked::Waits { told: self.queue(name.into()), before }
     }
 
     /// The next name to look up, from `now` on.
@@ -164,13 +171,31 @@ impl Names {
             return;
         };
         self.running[lane as usize] -= 1;
-        let until = now + if found.is_ok() { HOLDS } else { FAILURE_HOLDS };
-        let prompt = now.duration_since(begun) <= PROMPT;
-        self.hold(name, Held { found: found.clone(), until, prompt });
-        told.send_replace(Some(found));
+        let held = self.held_from(&name, found, now.saturating_duration_since(begun) <= PROMPT, now);
+        told.send_replace(Some(held.found.clone()));
+        self.hold(name, held);
     }
 
-    /// One more of `lane` takes a thread from it and from the lanes before it.
+    fn held_from(&self, name: &str, found: Found, prompt: bool, now: Instant) -> Held {
+        let until = now + found.as_ref().map_or(FAILURE_HOLDS, |answer| answer.holds);
+        match found {
+            Err(error) if !error.is_definite() => match self.held.get(name) {
+                Some(Held { found: Ok(before), outlives, .. }) if now < *outlives => {
+                    Held { found: Ok(before.clone()), until, outlives: *outlives, prompt }
+                }
+                _ => Held { found: Err(error), until, outlives: until, prompt },
+            },
+            found => Held { outlives: until + OUTLIVES, found, until, prompt },
+        }
+    }
+
+    /// An answer whose time is over, and that is better than none.
+    fn outlived(&self, name: &str, now: Instant) -> Option<Answer> {
+        let held = self.held.get(name)?;
+        held.found.as_ref().ok().filter(|_| now < held.outlives).cloned()
+    }
+
+    /// One more of `lane` takes a place from it and from the lanes before it.
     fn has_room(&self, lane: Lane) -> bool {
         let taken = |from: Lane| self.running[from as usize..].iter().sum::<usize>();
         Lane::ALL[..=lane as usize].iter().all(|lane| taken(*lane) < lane.room())
@@ -211,7 +236,7 @@ impl Names {
     }
 }
 
-/// Names are the same in any case of letters; of names in different ones each would take a thread.
+/// Names are the same in any case of letters; of names in different ones each would take a place.
 fn folded(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         Cow::Owned(name.to_ascii_lowercase())

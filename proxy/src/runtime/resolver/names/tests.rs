@@ -1,21 +1,22 @@
 use std::collections::BTreeSet;
-use std::io;
 
 use plimsoll_resilience::Random;
 
 use super::*;
 
+const HOLDS: Duration = Duration::from_secs(30);
+
 fn found() -> Found {
-    Ok(vec![([10, 0, 0, 1], 0).into()].into())
+    Answer::new([[10, 0, 0, 1].into()], HOLDS)
 }
 
 fn failure() -> Found {
-    Err(ResolveError::System(Arc::new(io::Error::other("no such name"))))
+    Err(ResolveError::NoAnswer("a test".into()))
 }
 
 fn wait(names: &mut Names, name: &str, now: Instant) -> watch::Receiver<Option<Found>> {
     match names.ask(name, now) {
-        Asked::Waits(told) => told,
+        Asked::Waits { told, .. } => told,
         Asked::Answered(found) => panic!("{name}: {found:?}"),
     }
 }
@@ -33,7 +34,7 @@ fn begin_all(names: &mut Names, now: Instant) -> usize {
 }
 
 #[test]
-fn answers_hold_for_seconds_and_failures_for_one() {
+fn answers_hold_for_their_time_and_failures_for_a_second() {
     let (mut names, now) = (Names::default(), Instant::now());
     for (found, holds) in [(found(), HOLDS), (failure(), FAILURE_HOLDS)] {
         let name = format!("{}.example", holds.as_secs());
@@ -43,7 +44,7 @@ fn answers_hold_for_seconds_and_failures_for_one() {
         assert_eq!(asker.borrow().as_ref().map(Result::is_ok), Some(found.is_ok()));
         let last = now + holds - Duration::from_millis(1);
         assert!(matches!(names.ask(&name, last), Asked::Answered(held) if held.is_ok() == found.is_ok()));
-        assert!(matches!(names.ask(&name, now + holds), Asked::Waits(_)));
+        assert!(matches!(names.ask(&name, now + holds), Asked::Waits { .. }));
     }
 }
 
@@ -93,14 +94,14 @@ fn past_the_bound_a_name_is_refused_unless_others_wait_no_more() {
     let Asked::Answered(Err(error)) = names.ask("one.more", now) else { panic!("taken") };
     let words = "256 names are being resolved already: the name server is slow, or too many names are asked for";
     assert_eq!(error.to_string(), words);
-    assert!(matches!(names.ask("0", now), Asked::Waits(_)), "a name among them is no other name");
+    assert!(matches!(names.ask("0", now), Asked::Waits { .. }), "a name among them is no other name");
     askers.pop();
-    assert!(matches!(names.ask("one.more", now), Asked::Waits(_)));
+    assert!(matches!(names.ask("one.more", now), Asked::Waits { .. }));
     assert!(matches!(names.ask(&"a".repeat(LONGEST + 1), now), Asked::Answered(Err(ResolveError::TooLong))));
 }
 
 #[test]
-fn names_that_hang_leave_threads_to_names_that_do_not() {
+fn names_that_hang_leave_places_to_names_that_do_not() {
     let (mut names, start) = (Names::default(), Instant::now());
     let slow: Vec<String> = (0..40).map(|number| format!("slow-{number}")).collect();
     let new: Vec<String> = (0..40).map(|number| format!("new-{number}")).collect();
@@ -130,6 +131,46 @@ fn the_answers_that_ended_first_make_room_for_new_ones() {
     assert!(names.held("0", later).is_none() && names.held("1", later).is_some());
 }
 
+#[test]
+fn what_was_true_within_the_hour_is_told_while_no_name_server_answers() {
+    let (mut names, start) = (Names::default(), Instant::now());
+    let over = look_up(&mut names, "a.example", start, Duration::ZERO) + HOLDS;
+    let Asked::Waits { before, told } = names.ask("a.example", over) else { panic!("its time is over") };
+    assert_eq!(before, found().ok());
+    assert!(names.poll_next(over).is_some());
+    names.on_answer("a.example", failure(), over);
+    assert!(told.borrow().as_ref().unwrap().is_ok(), "everyone is told what was known");
+    assert!(matches!(names.ask("a.example", over), Asked::Answered(Ok(_))), "and for a second nobody else is asked");
+    let Asked::Waits { before, .. } = names.ask("a.example", over + FAILURE_HOLDS) else { panic!("a second is over") };
+    assert!(before.is_some());
+
+    let late = over + OUTLIVES;
+    let Asked::Waits { before, told: _told } = names.ask("a.example", late) else { panic!("nothing is held") };
+    assert!(before.is_none());
+    assert!(names.poll_next(late).is_some());
+    names.on_answer("a.example", failure(), late);
+    assert!(matches!(names.ask("a.example", late), Asked::Answered(Err(_))), "an hour is enough");
+}
+
+#[test]
+fn that_there_is_no_such_name_is_believed() {
+    let (mut names, start) = (Names::default(), Instant::now());
+    let over = look_up(&mut names, "a.example", start, Duration::ZERO) + HOLDS;
+    let _asker = wait(&mut names, "a.example", over);
+    assert!(names.poll_next(over).is_some());
+    names.on_answer("a.example", Err(ResolveError::NoName), over);
+    assert!(matches!(names.ask("a.example", over), Asked::Answered(Err(ResolveError::NoName))));
+    assert!(matches!(names.ask("a.example", over + FAILURE_HOLDS), Asked::Waits { before: None, .. }));
+}
+
+#[test]
+fn a_full_house_still_tells_what_was_known() {
+    let (mut names, start) = (Names::default(), Instant::now());
+    let over = look_up(&mut names, "a.example", start, Duration::ZERO) + HOLDS;
+    let _askers: Vec<_> = (0..MOST).map(|number| wait(&mut names, &number.to_string(), over)).collect();
+    assert!(matches!(names.ask("a.example", over), Asked::Answered(Ok(_))));
+}
+
 /// Against the rules, told in the plainest way: which names run, and who waits for which.
 #[test]
 fn any_order_of_events_keeps_the_rules() {
@@ -153,7 +194,7 @@ fn any_order_of_events_keeps_the_rules() {
                 }
                 _ => {
                     let name = format!("name-{}", below(300));
-                    if let Asked::Waits(told) = names.ask(&name, now) {
+                    if let Asked::Waits { told, .. } = names.ask(&name, now) {
                         askers.push((name, told));
                     }
                 }
