@@ -69,6 +69,9 @@ pub enum FramingError {
     /// See [`FieldKind::FramingLookalike`].
     #[error("a field is named like Content-Length or Transfer-Encoding, in other punctuation")]
     Lookalike,
+    /// END_STREAM stands where a body was announced (RFC 9113 8.1.1).
+    #[error("Content-Length announces a body, and none follows")]
+    LengthWithoutBody,
     /// HTTP/1.0 has no transfer codings.
     #[error("Transfer-Encoding is given in an HTTP/1.0 message")]
     CodingInHttp10,
@@ -124,6 +127,18 @@ pub enum RequestError {
     /// No host with an optional port.
     #[error("Host is malformed")]
     HostMalformed,
+    /// `Host` says something else than `:authority` (RFC 9113 8.3.1).
+    #[error("Host differs from :authority")]
+    HostDiffers,
+    /// A field of the connection, in a protocol that has none of them (RFC 9113 8.2.2).
+    #[error("{} has no place in HTTP/2", .0.name())]
+    ConnectionSpecific(FieldKind),
+    /// A pseudo field that the request must have, or must not have, to be of its kind (RFC 9113 8.3.1, 8.5, RFC 8441 4).
+    #[error("the pseudo fields do not make a request")]
+    Pseudo,
+    /// An extended CONNECT to something else than a WebSocket (RFC 8441, RFC 9220 3).
+    #[error("the protocol that CONNECT asks for is not spoken here")]
+    ProtocolUnsupported,
 }
 
 impl RequestError {
@@ -133,7 +148,7 @@ impl RequestError {
         match self {
             Self::TargetTooLong => 414,
             Self::Line(LineError::HeadTooLarge | LineError::TooManyFields) => 431,
-            Self::Framing(FramingError::CodingUnsupported) => 501,
+            Self::Framing(FramingError::CodingUnsupported) | Self::ProtocolUnsupported => 501,
             Self::Line(LineError::UnsupportedVersion) => 505,
             _ => 400,
         }
@@ -152,6 +167,9 @@ pub enum ResponseError {
     /// See [`ConnectionError`].
     #[error(transparent)]
     Connection(#[from] ConnectionError),
+    /// See [`RequestError::ConnectionSpecific`].
+    #[error("{} has no place in HTTP/2", .0.name())]
+    ConnectionSpecific(FieldKind),
     /// Not three digits from 100 on.
     #[error("the status code is malformed")]
     Status,

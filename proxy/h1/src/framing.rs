@@ -60,6 +60,10 @@ impl FramingFields {
         }
     }
 
+    pub(crate) const fn length(&self) -> Option<u64> {
+        self.length
+    }
+
     /// RFC 9112 6.1 and 6.3: a message with both is an attempt at smuggling, and HTTP/1.0 knows no codings.
     pub(crate) fn framing(self, version: Version) -> Result<Option<BodyFraming>, FramingError> {
         match (self.length, self.chunked) {

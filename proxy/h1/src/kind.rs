@@ -211,6 +211,11 @@ impl KindSet {
         self.0 >> kind as u8 & 1 == 1
     }
 
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = FieldKind> {
+        KNOWN.iter().map(|(kind, _)| *kind).filter(move |kind| self.contains(*kind))
+    }
+
     /// Whether they have a kind in common.
     #[must_use]
     pub const fn meets(self, other: Self) -> bool {

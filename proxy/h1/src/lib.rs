@@ -7,6 +7,8 @@
 //!           <-- BodyEncoder                      <-- what stands around the data
 //! ```
 //!
+//! A head that came by HTTP/2 is composed into the same form: [`compose_request`], [`compose_response`].
+//!
 //! It protects the two ends of a connection from reading one stream as two different ones: what could be read in more
 //! than one way is refused (RFC 9112 section 11). What is forwarded has exactly one framing, and nothing in it that only
 //! the previous hop was meant to see.
@@ -31,6 +33,7 @@
 
 mod body;
 mod chunked;
+mod compose;
 mod connection;
 mod encode;
 mod encode_body;
@@ -47,6 +50,7 @@ mod target;
 mod trailers;
 
 pub use body::{BodyDecoder, Piece};
+pub use compose::{Pseudo, compose_request, compose_response};
 pub use encode::{Framing, Persistence, Rewrite, encode_request, encode_response};
 pub use encode_body::{BodyEncoder, Frame};
 pub use error::{

@@ -66,7 +66,7 @@ pub struct RequestHead {
 
 impl RequestHead {
     /// What is not set for every request. In place: moving the fields out and back costs more than decoding two of them.
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.fields.clear();
         self.expect_continue = false;
         self.upgrade = Upgrade::None;
@@ -75,7 +75,7 @@ impl RequestHead {
 }
 
 /// Longer than any registered method (RFC 9110 16.1), the longest of which has 17.
-const MAX_METHOD: usize = 32;
+pub(crate) const MAX_METHOD: usize = 32;
 
 /// The fields that are between the sender and us, or may be.
 const FOR_US: KindSet = HOP_BY_HOP.with(FieldKind::Expect);
@@ -179,6 +179,17 @@ fn take_fields(
         }
     }
     lines::check_last_lines(buf, len)?;
+    conclude(buf, len, framing, connection, head)
+}
+
+/// What the fields together say about a head of `len` bytes whose start line and fields have been taken.
+pub(crate) fn conclude(
+    buf: &[u8],
+    len: usize,
+    framing: FramingFields,
+    connection: ConnectionOptions,
+    head: &mut RequestHead,
+) -> Result<(), RequestError> {
     head.fields.set_end(len - 2);
     // RFC 9110 8.6 lets a recipient repair it; nginx and Node refuse it too, and no sane client does it.
     if head.fields.repeats(FieldKind::ContentLength) {

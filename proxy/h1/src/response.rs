@@ -47,7 +47,7 @@ impl ResponseHead {
     }
 
     /// What is not set for every response.
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.fields.clear();
         self.framing = BodyFraming::None;
         self.keep_alive_timeout = None;
@@ -114,6 +114,18 @@ fn take_fields(
         }
     }
     lines::check_last_lines(buf, len)?;
+    conclude(buf, len, method, framing, connection, head)
+}
+
+/// What the fields together say about a head of `len` bytes whose start line and fields have been taken.
+pub(crate) fn conclude(
+    buf: &[u8],
+    len: usize,
+    method: Method,
+    framing: FramingFields,
+    connection: ConnectionOptions,
+    head: &mut ResponseHead,
+) -> Result<(), ResponseError> {
     head.fields.set_end(len - 2);
     head.keep_alive = !connection.close && (head.version == Version::Http11 || connection.keep_alive);
     let said = framing.framing(head.version)?;

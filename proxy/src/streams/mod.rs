@@ -26,6 +26,7 @@
 
 mod allowance;
 pub mod client;
+pub mod fields;
 mod halves;
 pub mod server;
 mod settings;
