@@ -1,6 +1,7 @@
 //! Room 3: what is the message?
 
 mod h1;
+pub mod h2;
 
 use std::rc::Rc;
 
