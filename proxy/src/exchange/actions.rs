@@ -116,7 +116,7 @@ impl Exchange {
         } else {
             let process = Arc::clone(&self.worker.process);
             let dependency = Arc::clone(self.dependency());
-            self.link = Link::Dialing(Box::pin(dial(process, dependency, destination, socket)));
+            self.link = Link::Dialing(Box::pin(dial(process, dependency, destination, socket, None)));
         }
     }
 

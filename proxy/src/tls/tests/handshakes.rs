@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use plimsoll_resilience::time::Timestamp;
 use rustls::version::{TLS12, TLS13};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -265,4 +266,12 @@ fn words() {
         TlsError::Protocol("received corrupt message".to_owned()),
     ];
     insta::assert_snapshot!(all.map(|error| error.to_string()).join("\n"));
+}
+
+#[test]
+fn failures_are_told_now_and_then() {
+    let (origination, _secrets) = trusting(&Authority::new("ours"));
+    let told = [1, 2, 10_000, 10_001, 10_002, 20_000, 20_001]
+        .map(|millis| origination.may_tell(Timestamp::from_nanos(millis * 1_000_000)));
+    assert_eq!(told, [true, false, false, true, false, false, true]);
 }
