@@ -20,7 +20,7 @@ use crate::admin::{Control, DependencyFacts, EndpointFacts, Facts, ForceOrder, F
 use crate::capture::Purpose;
 use crate::pick::Endpoint;
 use crate::report::{PolicyChange, Published};
-use crate::snapshot::{Compiled, Endpoints, Listen, Registry, Service, Snapshot, compile, listens};
+use crate::snapshot::{Compiled, Endpoints, Follow, Listen, Registry, Service, Snapshot, compile, listens};
 
 /// How often a `listen` that is in use is tried again, and how long between.
 const BIND_TRIES: u32 = 30;
@@ -234,6 +234,8 @@ impl Controller {
         let callers = compiled.snapshot.inbound().connections.filter(|limit| limit.mode.enforces());
         self.process.callers.set_limit(callers.map(|limit| limit.config.max as usize));
         self.watch_names(&compiled.snapshot);
+        let follow = |follow: &Follow| self.process.resolver.follow(&follow.host, follow.port, &follow.policy);
+        compiled.snapshot.hold(compiled.follows.iter().map(follow).collect());
         self.process.snapshot.store(Arc::new(compiled.snapshot));
         for (listen, bound) in bound {
             let purpose = Purpose::Listen(bound.address);

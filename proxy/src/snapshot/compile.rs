@@ -72,6 +72,8 @@ pub struct Compiled {
     pub snapshot: Snapshot,
     /// Where each `listen` leads.
     pub listens: Vec<(Listen, ServiceIndex)>,
+    /// Names in `hosts` whose addresses belong to them, in the order of their policies.
+    pub follows: Vec<Follow>,
     configs: Vec<(Arc<Dependency>, ProtectionConfig, Option<usize>)>,
 }
 
@@ -88,6 +90,17 @@ impl Listen {
     fn of(policy: &DependencyPolicy) -> Option<Self> {
         policy.target.listen.map(|wanted| Self { wanted, policy: policy.id.to_string() })
     }
+}
+
+/// An entry of `target.hosts` with a name and a port.
+#[derive(Clone, Debug)]
+pub struct Follow {
+    /// The name.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Whose.
+    pub policy: Arc<str>,
 }
 
 impl Compiled {
@@ -160,7 +173,12 @@ impl<'r> Builder<'r> {
         Self {
             registry,
             now,
-            compiled: Compiled { snapshot, listens: Vec::new(), configs: vec![(dependency, config, None)] },
+            compiled: Compiled {
+                snapshot,
+                listens: Vec::new(),
+                follows: Vec::new(),
+                configs: vec![(dependency, config, None)],
+            },
         }
     }
 
@@ -250,7 +268,12 @@ impl<'r> Builder<'r> {
         let snapshot = &mut self.compiled.snapshot;
         for host in &policy.target.hosts {
             match &host.name {
-                HostName::Exact(name) => snapshot.hosts.insert_exact(name, host.port, index),
+                HostName::Exact(name) => {
+                    snapshot.hosts.insert_exact(name, host.port, index);
+                    let policy = policy.id.to_string().into();
+                    let follow = host.port.map(|port| Follow { host: name.clone(), port, policy });
+                    self.compiled.follows.extend(follow);
+                }
                 HostName::Wildcard(parent) => snapshot.hosts.insert_below(parent, host.port, index),
             }
         }

@@ -12,11 +12,12 @@ use plimsoll_resilience::rejection::RouteId;
 use plimsoll_resilience::rules::Rules;
 use plimsoll_resilience::{Mode, Moded};
 
-pub use self::compile::{Compiled, Listen, Registry, compile, listens};
+pub use self::compile::{Compiled, Follow, Listen, Registry, compile, listens};
 use crate::dependency::{Dependency, DependencyId};
 use crate::pick::Endpoint;
 use crate::report::Series;
 use crate::route::hosts::Hosts;
+use crate::runtime::resolver::Followed;
 
 /// Former `listen` addresses whose connections are still served.
 const MAX_RETIRED: usize = 64;
@@ -51,6 +52,8 @@ pub struct Snapshot {
     addresses: Vec<(AddressPattern, ServiceIndex)>,
     /// Few enough to be looked through.
     listens: Vec<(SocketAddr, ServiceIndex)>,
+    /// Keeps what `hosts` names in the address book.
+    followed: Vec<Arc<Followed>>,
 }
 
 /// A dependency, or the workload itself, as one generation has it.
@@ -152,6 +155,7 @@ impl Snapshot {
             hosts: Hosts::default(),
             addresses: Vec::new(),
             listens: Vec::new(),
+            followed: Vec::new(),
         }
     }
 
@@ -182,6 +186,11 @@ impl Snapshot {
     #[must_use]
     pub fn by_listen(&self, address: SocketAddr) -> Option<ServiceIndex> {
         self.listens.iter().find(|(listen, _)| *listen == address).map(|(_, index)| *index)
+    }
+
+    /// Keeps these names in the address book for as long as it lives.
+    pub fn hold(&mut self, followed: Vec<Arc<Followed>>) {
+        self.followed = followed;
     }
 
     /// The workload itself.

@@ -14,6 +14,7 @@
 //! - [`system`] makes one look-up, with what [`conf`] reads; [`services`] says what SRV records mean.
 
 mod answer;
+mod book;
 mod conf;
 mod names;
 mod services;
@@ -35,6 +36,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::answer::ResolveError;
 use self::answer::{Answer, Found};
+pub use self::book::{AddressBook, Followed};
 use self::conf::Files;
 use self::names::{Asked, Names};
 use self::system::{Source, System};
@@ -67,6 +69,7 @@ enum Errand {
     /// To look up this name, and then whatever is due next.
     LookUp(Asker, Arc<str>),
     Watch(Weak<Resolved>),
+    Follow(Weak<Followed>),
 }
 
 impl Resolver {
@@ -80,7 +83,8 @@ impl Resolver {
 
     /// The same with somebody else to ask.
     fn start_with(source: Arc<dyn Source>) -> io::Result<Self> {
-        let desk = Arc::new(Desk { listed: Mutex::default(), unlisted: Mutex::default(), source });
+        let (listed, unlisted) = (Mutex::default(), Mutex::default());
+        let desk = Arc::new(Desk { listed, unlisted, book: AddressBook::default(), source });
         let (errands, received) = mpsc::unbounded_channel();
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MOST_THREADS).build()?;
@@ -124,6 +128,22 @@ impl Resolver {
         let _ = self.errands.send(Errand::Watch(Arc::downgrade(resolved)));
     }
 
+    /// Keeps the addresses of `name` in the book for as long as anyone holds what this returns, on behalf of `policy`.
+    pub fn follow(&self, name: &str, port: u16, policy: &Arc<str>) -> Arc<Followed> {
+        let (followed, fresh) = self.desk.book.open(name, port, policy);
+        if fresh {
+            // Without the thread the process is ending.
+            let _ = self.errands.send(Errand::Follow(Arc::downgrade(&followed)));
+        }
+        followed
+    }
+
+    /// Whose addresses are.
+    #[must_use]
+    pub fn book(&self) -> &AddressBook {
+        &self.desk.book
+    }
+
     fn ask(&self, name: &str, asker: Asker) -> Asked {
         let now = Instant::now();
         let mut names = self.desk.names(asker);
@@ -155,6 +175,7 @@ async fn answered(mut told: watch::Receiver<Option<Found>>) -> Found {
 struct Desk {
     listed: Mutex<Names>,
     unlisted: Mutex<Names>,
+    book: AddressBook,
     source: Arc<dyn Source>,
 }
 
@@ -182,8 +203,13 @@ async fn serve(mut errands: mpsc::UnboundedReceiver<Errand>, desk: Arc<Desk>) {
         match errand {
             Errand::LookUp(asker, name) => drop(tokio::spawn(look_up_all(Arc::clone(&desk), asker, name))),
             Errand::Watch(watched) => drop(tokio::spawn(watches.clone().follow(watched))),
+            Errand::Follow(followed) => drop(tokio::spawn(follow(Arc::clone(&desk), followed))),
         }
     }
+}
+
+async fn follow(desk: Arc<Desk>, followed: Weak<Followed>) {
+    desk.book.follow(Arc::clone(&desk.source), followed).await;
 }
 
 async fn look_up_all(desk: Arc<Desk>, asker: Asker, first: Arc<str>) {
