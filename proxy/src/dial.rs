@@ -34,7 +34,7 @@ pub enum DialError {
 }
 
 /// Where an attempt goes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// This address.
     Address(SocketAddr),

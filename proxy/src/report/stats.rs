@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::{Outcome, Reason, RetryDenied, Summary};
 
 use super::decisions::KEPT_PER_HAND_OVER;
@@ -45,6 +46,8 @@ impl Buckets {
 
 /// Statuses by class; the last place is for calls that ended without any status.
 pub(crate) const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
+/// The one that gRPC's answers have, whatever they say.
+pub(crate) const OK_CLASS: &str = CLASSES[1];
 pub(crate) const ATTEMPT_KINDS: [&str; 2] = ["first", "retry"];
 const OUTCOMES: usize = Outcome::ALL.len();
 /// Every cause for which a retry was not made, in the order of the enum.
@@ -79,6 +82,8 @@ pub(crate) struct Slot {
     pub touched: bool,
     pub started: u64,
     pub ended: [u64; CLASSES.len()],
+    /// Those of them that were gRPC and ended with a status, by its number.
+    pub grpc: Option<Box<[u64; GrpcCode::ALL.len()]>>,
     pub duration: Buckets,
     pub queue_wait: Buckets,
     pub deadline_remaining: Buckets,
@@ -99,6 +104,7 @@ impl Default for Slot {
             touched: false,
             started: 0,
             ended: [0; CLASSES.len()],
+            grpc: None,
             duration: Buckets::default(),
             queue_wait: Buckets::default(),
             deadline_remaining: Buckets::default(),
@@ -127,6 +133,9 @@ impl Slot {
         self.touched |= other.touched;
         self.started += other.started;
         add_all(&mut self.ended, &other.ended);
+        if let Some(theirs) = &other.grpc {
+            add_all(self.grpc.get_or_insert_default(), theirs);
+        }
         self.duration.add(&other.duration);
         self.queue_wait.add(&other.queue_wait);
         self.deadline_remaining.add(&other.deadline_remaining);
@@ -216,6 +225,9 @@ impl Batch {
         }
         let slot = self.slot(report.stats);
         slot.ended[class_of(report.status)] += 1;
+        if let Some(code) = report.grpc {
+            slot.grpc.get_or_insert_default()[usize::from(code.number())] += 1;
+        }
         slot.duration.record(report.duration);
         if let Some(remaining) = report.deadline_remaining {
             slot.deadline_remaining.record(remaining);

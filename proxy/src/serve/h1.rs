@@ -13,7 +13,7 @@ use plimsoll_resilience::time::Timestamp;
 use socket2::SockRef;
 
 use super::Downstream;
-use crate::exchange::{After, Begin, Slot};
+use crate::exchange::{After, Begin, Caller, Slot};
 use crate::forward::io::{poll_read, poll_write};
 use crate::forward::request::Request;
 use crate::reject::{AnswerForm, Numbers, Refusal, write_answer};
@@ -192,9 +192,9 @@ async fn exchange(
         };
         return Box::pin(refused).await;
     }
-    let ended = slot.run().await;
+    let (down, after) = slot.run().await;
     worker.slots.give_back(slot);
-    ended
+    (down.expect("the call had the connection for itself"), after)
 }
 
 type Back = (Box<Downstream>, Box<RequestHead>, NotRouted);
@@ -213,7 +213,7 @@ fn load(
         Err(not_routed) => Err((down, head, not_routed)),
         Ok(routed) => {
             let request = Request::new(head, std::mem::take(&mut down.buf), len, &Limits::default());
-            slot.load(worker, Begin { down, snapshot, routed, request, arrived });
+            slot.load(worker, Begin { caller: Caller::Connection(down.into()), snapshot, routed, request, arrived });
             Ok(())
         }
     }
@@ -295,6 +295,7 @@ fn report_refused(
         stats,
         facts: facts(worker, down, request),
         status: refusal.status(),
+        grpc: None,
         refusal: Some(refusal),
         summary: Summary::default(),
         endpoint: None,

@@ -19,8 +19,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use plimsoll_h1::{Decoded, FramingError, Limits, Method, RequestError, RequestHead, ResponseHead, decode_response};
+use bytes::BytesMut;
+use plimsoll_h1::{FieldKind, FramingError, Limits, Persistence, RequestError, RequestHead};
 use plimsoll_resilience::flight::Summary;
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::time::Timestamp;
@@ -28,9 +28,13 @@ use tokio::net::TcpStream;
 
 use super::Downstream;
 use crate::capture::Origin;
+use crate::exchange::{self, Begin, CallerStream};
+use crate::forward::grpc::is_grpc;
 use crate::forward::io::poll_read;
-use crate::reject::{AnswerForm, Refusal, write_answer};
+use crate::forward::request::Request;
+use crate::reject::{self, AnswerForm, Refusal};
 use crate::report::{CallFacts, CallReport, Direction, StatsId};
+use crate::route;
 use crate::runtime::drain::Phase;
 use crate::runtime::timers::Alarm;
 use crate::runtime::worker::Worker;
@@ -63,26 +67,10 @@ impl Caller {
     }
 }
 
-/// A call whose head is well-formed.
-pub struct Call {
-    /// Whose it is.
-    pub caller: Rc<Caller>,
-    /// The head in its canonical form; spans are ranges of `buf`.
-    pub head: Box<RequestHead>,
-    /// The canonical text.
-    pub buf: BytesMut,
-    /// Its length.
-    pub len: usize,
-    /// The head as it came, the body, and where the answer goes.
-    pub incoming: Incoming,
-    /// When the head was whole.
-    pub arrived: Timestamp,
-}
-
 /// Serves the connection until it ends. What `down.buf` holds was read from it already.
 pub async fn serve(worker: &Rc<Worker>, down: Box<Downstream>) {
     let Downstream { stream, origin, alarm, buf, .. } = *down;
-    let caller = Rc::new(Caller { origin });
+    let caller = Caller { origin };
     let mut connection = Connection::new(stream, buf, worker.clock);
     let mut stay = Stay::default();
     let ended = loop {
@@ -212,11 +200,11 @@ fn stays_until(worker: &Worker, stay: &Stay, now: Timestamp) -> Timestamp {
 }
 
 /// Looks at the head of a call and begins it.
-fn accept(worker: &Rc<Worker>, caller: &Rc<Caller>, incoming: Incoming) {
+fn accept(worker: &Rc<Worker>, caller: &Caller, incoming: Incoming) {
     let arrived = worker.now();
     let (mut head, mut buf) = (worker.request_heads.lend(), worker.buffers.lend());
     match fields::compose_request(&incoming, &Limits::default(), &mut buf, &mut head) {
-        Ok(len) => begin(worker, Call { caller: Rc::clone(caller), head, buf, len, incoming, arrived }),
+        Ok(_) => begin(worker, caller, head, buf, incoming, arrived),
         Err(error) => {
             worker.request_heads.give_back(head);
             worker.buffers.give_back(buf);
@@ -225,16 +213,55 @@ fn accept(worker: &Rc<Worker>, caller: &Rc<Caller>, incoming: Incoming) {
     }
 }
 
-/// Begins a call, in a task of its own.
-fn begin(worker: &Rc<Worker>, call: Call) {
+/// Routes the call and begins it, in a task of its own.
+fn begin(
+    worker: &Rc<Worker>,
+    caller: &Caller,
+    head: Box<RequestHead>,
+    buf: BytesMut,
+    incoming: Incoming,
+    arrived: Timestamp,
+) {
+    let snapshot = worker.snapshot();
+    let routed = match route::find(&worker.process, &snapshot, &caller.origin, &head, &buf) {
+        Ok(routed) => routed,
+        Err(not_routed) => {
+            turn_away(worker, caller, incoming, (&head, &buf), &not_routed.refusal(), arrived);
+            worker.request_heads.give_back(head);
+            return worker.buffers.give_back(buf);
+        }
+    };
+    let ends = incoming.body.is_ended();
+    let Incoming { parts, body, answer } = incoming;
+    let stream = CallerStream::new(caller.origin, worker.timers.alarm(), body, answer);
+    let request = Request::of_stream(head, buf, (parts.headers, parts.uri), ends);
+    let mut slot = worker.slots.lend();
+    let caller = exchange::Caller::Stream(Box::new(stream));
+    slot.load(worker, Begin { caller, snapshot, routed, request, arrived });
     let worker = Rc::clone(worker);
     drop(tokio::task::spawn_local(async move {
-        let Call { caller, head, buf, mut incoming, arrived, .. } = call;
-        let mut refusal = Refusal::malformed("HTTP/2 is not carried out here yet");
-        refusal.status = Some(501);
-        let date = worker.clock.wall(arrived);
-        answer(&mut incoming, &refusal, &AnswerForm::of(Some((&head, &buf)), true, caller.is_local(), date));
+        slot.run().await;
+        worker.slots.give_back(slot);
     }));
+}
+
+/// Answers a call that goes nowhere.
+fn turn_away(
+    worker: &Worker,
+    caller: &Caller,
+    mut incoming: Incoming,
+    (head, buf): (&RequestHead, &[u8]),
+    refusal: &Refusal<'_>,
+    arrived: Timestamp,
+) {
+    report(worker, caller, refusal, Some(&incoming), arrived);
+    if head.fields.value(FieldKind::ContentType, buf).is_some_and(is_grpc) {
+        // A caller that has gone meanwhile is not told.
+        let _ = incoming.answer.send(reject::grpc_answer(refusal, caller.is_local(), true), true);
+        return;
+    }
+    let form = AnswerForm::of(Some((head, buf)), true, caller.is_local(), worker.clock.wall(arrived));
+    answer(&mut incoming, refusal, &form);
 }
 
 /// Refuses a head that cannot be composed.
@@ -280,16 +307,8 @@ fn refusal_of(error: RequestError, message: &str) -> Refusal<'_> {
 
 /// Answers with a refusal. There is always room for it: it is small, and what the caller's window does not take waits.
 fn answer(incoming: &mut Incoming, refusal: &Refusal<'_>, form: &AnswerForm) {
-    let form = AnswerForm { persistence: plimsoll_h1::Persistence::Silent, ..*form };
-    let mut text = Vec::new();
-    write_answer(&mut text, refusal, &form);
-    let mut head = ResponseHead::default();
-    let Ok(Decoded::Complete { len }) = decode_response(&text, Method::Get, &Limits::default(), &mut head) else {
-        debug_assert!(false, "an answer of ours is no answer: {}", text.escape_ascii());
-        return incoming.answer.reset(Code::INTERNAL_ERROR);
-    };
-    let response = fields::response(&head, &text, plimsoll_h1::KindSet::EMPTY, &[]);
-    let body = Bytes::copy_from_slice(&text[len..]);
+    let form = AnswerForm { persistence: Persistence::Silent, ..*form };
+    let (response, body) = reject::stream_answer(refusal, &form);
     // A caller that has gone meanwhile is not told.
     if let Ok(mut out) = incoming.answer.send(response, body.is_empty())
         && !body.is_empty()
@@ -317,6 +336,7 @@ fn report(worker: &Worker, caller: &Caller, refusal: &Refusal<'_>, incoming: Opt
             route: None,
         },
         status: refusal.status(),
+        grpc: None,
         refusal: Some(refusal),
         summary: Summary::default(),
         endpoint: None,

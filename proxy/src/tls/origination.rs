@@ -79,6 +79,12 @@ impl Origination {
         self.loaded.load().id
     }
 
+    /// Whether the settings say which name the server has to prove, whatever the caller addressed.
+    #[must_use]
+    pub fn names_server(&self) -> bool {
+        self.server_name.is_some()
+    }
+
     /// Looks whether the files have changed, and reads them if so. Done every few seconds by a thread of its own.
     pub fn refresh(&self) -> Refreshed {
         if !self.settings.has_files() {
