@@ -137,6 +137,7 @@ async fn a_client_certificate_that_is_missing_accepted_or_refused() {
         assert_eq!(first_word(&none, server()).await, TlsError::ClientCertificateRequired, "{version:?}");
         let refused = TlsError::ClientCertificateRefused("unknown_ca");
         assert_eq!(first_word(&other, server()).await, refused, "{version:?}");
+        assert!(refused.refuses_us());
         let (_near, far) = connected(&good, &Arc::new(server())).await;
         assert_eq!(far.get_ref().1.peer_certificates().unwrap().len(), 1);
     }
