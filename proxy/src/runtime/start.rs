@@ -108,13 +108,14 @@ fn prepare(options: Options, report: Report) -> Result<(Arc<Process>, Registry, 
     let first =
         compile(&PolicySet::default(), None, None, Originations::default(), &mut registry, "local-0", clock.now());
     snapshot.store(Arc::new(first.snapshot));
+    let resolver = Resolver::start(options.dns_server.clone())?;
     let process = Process {
         options,
         clock,
         snapshot,
         drain: Drain::default(),
         own: Own::default(),
-        resolver: Resolver::start(Vec::new())?,
+        resolver,
         kept_bodies: KeptBodies::default(),
         report,
         connections: Default::default(),

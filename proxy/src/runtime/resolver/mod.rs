@@ -34,8 +34,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+use self::answer::Found;
 pub use self::answer::ResolveError;
-use self::answer::{Answer, Found};
 pub use self::book::{AddressBook, Followed};
 use self::conf::Files;
 use self::names::{Asked, Names};
@@ -45,8 +45,6 @@ use crate::snapshot::Resolved;
 
 /// How long a new answer is waited for where the one before is better than none: well within the time to connect.
 const WITH_ANOTHER: Duration = Duration::from_millis(500);
-/// Threads that ask the system's resolver, which blocks. What it does not answer holds up other names of its kind only.
-const MOST_THREADS: usize = 16;
 
 /// On whose behalf a name is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +84,7 @@ impl Resolver {
         let (listed, unlisted) = (Mutex::default(), Mutex::default());
         let desk = Arc::new(Desk { listed, unlisted, book: AddressBook::default(), source });
         let (errands, received) = mpsc::unbounded_channel();
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MOST_THREADS).build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let known = Arc::clone(&desk);
         thread::Builder::new().name("dns".to_owned()).spawn(move || {
             runtime.block_on(serve(received, known));
@@ -113,13 +110,20 @@ impl Resolver {
         found.map(|answer| answer.with_port(port))
     }
 
-    /// What [`Self::resolve`] would give at once, if it would.
+    /// The addresses of `name` as last heard, for who may have a connection to one of them already. When their time is
+    /// over they are asked for anew, so that a connection is used on and a name that moves is followed all the same.
     #[must_use]
     pub fn known(&self, name: &str, port: u16) -> Option<Vec<SocketAddr>> {
-        let now = Instant::now();
-        let held = |asker| self.desk.names(asker).held(name, now)?.ok();
-        let answer: Option<Answer> = held(Asker::Dependency).or_else(|| held(Asker::Unlisted));
-        answer.map(|answer| answer.with_port(port))
+        let recall = |asker| {
+            let recalled = self.desk.names(asker).recall(name, Instant::now())?;
+            if !recalled.fresh {
+                // Not waited for; it is begun all the same, if there is room.
+                drop(self.ask(name, asker));
+            }
+            Some(recalled.answer)
+        };
+        let answer = recall(Asker::Dependency).or_else(|| recall(Asker::Unlisted))?;
+        Some(answer.with_port(port))
     }
 
     /// Keeps the addresses of a dependency up to date for as long as anyone holds `resolved`.
