@@ -127,7 +127,7 @@ impl Exchange {
             Poll::Ready(Some(Err(error))) => self.request_broke_off(error, cx),
         }
         self.progress();
-        !self.request.is_whole() && self.end.is_none()
+        self.end.is_none()
     }
 
     fn request_broke_off(&mut self, error: StreamError, cx: &Context<'_>) {
