@@ -10,6 +10,7 @@ pub mod certificates;
 pub mod client;
 pub mod h2;
 pub mod load;
+pub mod names;
 pub mod namespace;
 pub mod peers;
 pub mod process;
