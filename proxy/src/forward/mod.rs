@@ -2,10 +2,7 @@
 
 pub mod answer;
 mod body;
-pub mod grpc;
 pub mod heads;
 pub mod io;
-mod pieces;
 pub mod reply;
 pub mod request;
-pub mod trailers;

@@ -1,6 +1,7 @@
 //! Room 4: which dependency, which of its rules, and where to?
 
 pub mod hosts;
+mod opaque;
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
@@ -8,19 +9,19 @@ use std::sync::Arc;
 
 use std::borrow::Cow;
 
-use plimsoll_h1::{RequestHead, TargetForm};
+use plimsoll_h1::{Method, RequestHead, TargetForm};
 use plimsoll_policy::normal_path;
 use plimsoll_resilience::Reason;
 
 use self::hosts::split_authority;
+pub use self::opaque::find_opaque;
 use crate::capture::{Origin, Purpose};
-use crate::exchange::is_tunnel_asked;
 use crate::reject::Refusal;
 use crate::runtime::process::Process;
 use crate::snapshot::{Endpoints, Route, Service, ServiceIndex, Snapshot};
 
 /// Where a call belongs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routed {
     service: ServiceIndex,
     route: usize,
@@ -28,7 +29,7 @@ pub struct Routed {
 }
 
 /// Where a call goes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To one of the dependency's endpoints.
     Endpoints,
@@ -85,10 +86,10 @@ pub fn find(
     head: &RequestHead,
     buf: &[u8],
 ) -> Result<Routed, NotRouted> {
-    if is_tunnel_asked(head) && origin.purpose != Purpose::Outbound {
+    if head.method == Method::Connect {
         return Err(NotRouted::new(
             Reason::Forbidden,
-            "CONNECT is served by the outbound listener, to who is told to use it as a proxy (HTTPS_PROXY)",
+            "CONNECT is not served here; call the dependency itself, or its `listen` address",
         ));
     }
     // Looked at only where something depends on it.

@@ -113,22 +113,12 @@ impl Lane {
     }
 }
 
-/// An answer of before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recalled {
-    /// The answer.
-    pub answer: Answer,
-    /// Whether it holds still.
-    pub fresh: bool,
-}
-
 impl Names {
-    /// The last answer, while it is of use.
+    /// The answer that holds at `now`.
     #[must_use]
-    pub fn recall(&self, name: &str, now: Instant) -> Option<Recalled> {
+    pub fn held(&self, name: &str, now: Instant) -> Option<Found> {
         let held = self.held.get(&*folded(name))?;
-        let answer = held.found.as_ref().ok().filter(|_| now < held.outlives)?.clone();
-        Some(Recalled { answer, fresh: now < held.until })
+        (now < held.until).then(|| held.found.clone())
     }
 
     /// What there is for someone who asks for `name` at `now`.
@@ -137,10 +127,10 @@ impl Names {
             return Asked::Answered(Err(ResolveError::TooLong));
         }
         let name = folded(name);
-        let before = match self.held.get(&*name) {
-            Some(held) if now < held.until => return Asked::Answered(held.found.clone()),
-            _ => self.recall(&name, now).map(|recalled| recalled.answer),
-        };
+        if let Some(found) = self.held(&name, now) {
+            return Asked::Answered(found);
+        }
+        let before = self.outlived(&name, now);
         if let Some(flight) = self.flights.get(&*name) {
             return Asked::Waits { told: flight.told.subscribe(), before };
         }
@@ -197,6 +187,12 @@ impl Names {
             },
             found => Held { outlives: until + OUTLIVES, found, until, prompt },
         }
+    }
+
+    /// An answer whose time is over, and that is better than none.
+    fn outlived(&self, name: &str, now: Instant) -> Option<Answer> {
+        let held = self.held.get(name)?;
+        held.found.as_ref().ok().filter(|_| now < held.outlives).cloned()
     }
 
     /// One more of `lane` takes a place from it and from the lanes before it.

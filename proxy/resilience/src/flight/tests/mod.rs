@@ -1,4 +1,3 @@
-mod balance;
 mod clocks;
 mod good;
 mod grpc;
@@ -16,7 +15,7 @@ use crate::bulkhead;
 use crate::event::Event;
 use crate::mode::Moded;
 use crate::protection::{ProtectionConfig, RouteProtection};
-use crate::rejection::{Cause, EndpointKey, Rejected, RouteId};
+use crate::rejection::{Cause, Rejected, RouteId};
 use crate::rules::{RetryRules, Timeouts};
 
 pub(super) fn at(ms: u64) -> Timestamp {
