@@ -1,6 +1,6 @@
 //! The command line of `plimsoll-proxy`: contract.md section 3.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -89,6 +89,16 @@ pub struct Options {
     #[arg(long, env = "PLIMSOLL_APP", value_name = "ADDR")]
     pub app: Option<SocketAddr>,
 
+    /// Name server to ask instead of those in /etc/resolv.conf; may be given several times, the first is asked first
+    #[arg(
+        long,
+        env = "PLIMSOLL_DNS_SERVER",
+        value_name = "IP[:PORT]",
+        value_delimiter = ',',
+        value_parser = parse_name_server
+    )]
+    pub dns_server: Vec<SocketAddr>,
+
     /// Worker threads; by default as many as the CPU quota has cores, at most 2
     #[arg(long, env = "PLIMSOLL_WORKERS", value_name = "N")]
     pub workers: Option<NonZeroUsize>,
@@ -161,6 +171,12 @@ fn parse_target(text: &str) -> Result<Target, String> {
     }
 }
 
+fn parse_name_server(text: &str) -> Result<SocketAddr, String> {
+    const DNS: u16 = 53;
+    let address = text.parse().or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS)));
+    address.map_err(|_| "expected an IP address, or one with a port as in 127.0.0.1:8600 or [::1]:8600".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -205,6 +221,15 @@ mod tests {
         assert_eq!(parsed("-").unwrap(), Some(Target::Stdout));
         assert_eq!(parsed("calls.log").unwrap(), Some(Target::File("calls.log".into())));
         assert!(parsed("").is_err());
+    }
+
+    #[test]
+    fn a_name_server_is_at_port_53_unless_it_says_otherwise() {
+        let parsed = |value| Options::try_parse_from(["plimsoll-proxy", "--dns-server", value]).map(|o| o.dns_server);
+        let servers = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        assert_eq!(parsed("10.0.0.10,127.0.0.1:8600").unwrap(), servers(&["10.0.0.10:53", "127.0.0.1:8600"]));
+        assert_eq!(parsed("fd00::1").unwrap(), servers(&["[fd00::1]:53"]));
+        assert!(parsed("ns.example").is_err());
     }
 
     #[test]

@@ -26,8 +26,13 @@ pub fn of_caller(head: &RequestHead, buf: &[u8], arrived: Timestamp) -> Option<T
 pub fn is_retry(head: &RequestHead, buf: &[u8]) -> bool {
     let count = |kind| head.fields.value(kind, buf).and_then(number);
     // Envoy counts attempts from 1, gRPC the ones before this.
-    count(FieldKind::XEnvoyAttemptCount).is_some_and(|attempt| attempt > 1)
-        || count(FieldKind::GrpcPreviousRpcAttempts).is_some_and(|previous| previous > 0)
+    count(FieldKind::XEnvoyAttemptCount).is_some_and(|attempt| attempt > 1) || previous_attempts(head, buf) > 0
+}
+
+/// How many attempts a gRPC caller says to have made before this one.
+#[must_use]
+pub fn previous_attempts(head: &RequestHead, buf: &[u8]) -> u64 {
+    head.fields.value(FieldKind::GrpcPreviousRpcAttempts, buf).and_then(number).unwrap_or(0)
 }
 
 /// At most eight digits and a unit: gRPC over HTTP/2, "Requests".

@@ -18,7 +18,7 @@ use crate::race::first_to_succeed;
 use crate::runtime::process::Process;
 use crate::runtime::resolver::Asker;
 use crate::sockets::OpenSocket;
-use crate::tls::Negotiated;
+use crate::tls::{Negotiated, Offer, Origination};
 use crate::transport::Transport;
 
 /// What an address has before the next one is tried (RFC 8305, section 5, "Connection Attempt Delay").
@@ -34,12 +34,23 @@ pub enum DialError {
 }
 
 /// Where an attempt goes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// This address.
     Address(SocketAddr),
     /// Whatever this name stands for.
     Name(Arc<str>, u16),
+}
+
+/// TLS on top of the connection.
+#[derive(Clone, Debug)]
+pub struct Security {
+    /// How.
+    pub origination: Arc<Origination>,
+    /// The host that the caller addressed, without its port. It counts where policy names no `serverName`.
+    pub host: Box<str>,
+    /// The protocols that may be spoken inside.
+    pub offer: Offer,
 }
 
 /// A connection that was made.
@@ -64,20 +75,38 @@ pub async fn dial(
     dependency: Arc<Dependency>,
     destination: Destination,
     socket: OpenSocket,
+    security: Option<Security>,
 ) -> Result<Dialed, DialError> {
     let connected = match destination {
         Destination::Address(address) => connect(&process, address).await,
         Destination::Name(name, port) => connect_to_name(&process, &dependency, &name, port).await,
     };
-    match connected {
-        Ok((stream, address)) => {
-            Ok(Dialed { transport: Transport::Plain(stream), address, negotiated: Negotiated::Nothing, socket })
+    let (stream, address) = connected.inspect_err(|error| {
+        tracing::debug!(dependency = &*dependency.name, ?error, "no connection");
+    })?;
+    let (transport, negotiated) = match security {
+        None => (Transport::Plain(stream), Negotiated::Nothing),
+        Some(security) => secure(&process, &dependency, stream, address, security).await?,
+    };
+    Ok(Dialed { transport, address, negotiated, socket })
+}
+
+async fn secure(
+    process: &Process,
+    dependency: &Dependency,
+    stream: TcpStream,
+    address: SocketAddr,
+    Security { origination, host, offer }: Security,
+) -> Result<(Transport, Negotiated), DialError> {
+    origination.handshake(stream, &host, offer).await.map_err(|error| {
+        // Most of what fails here is for a person to put right: it is told, but not with every call.
+        if origination.may_tell(process.clock.now()) {
+            tracing::warn!(dependency = &*dependency.name, %address, %error, "no TLS");
+        } else {
+            tracing::debug!(dependency = &*dependency.name, %address, %error, "no TLS");
         }
-        Err(error) => {
-            tracing::debug!(dependency = &*dependency.name, ?error, "no connection");
-            Err(error)
-        }
-    }
+        DialError::Failed(Failure::Tls, format!("{address}: {error}").into())
+    })
 }
 
 async fn connect_to_name(

@@ -3,9 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use plimsoll_h1::{FieldKind, ResponseHead};
+use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::flight::Head;
 use plimsoll_resilience::rules::Rules;
 
+use crate::forward::trailers::TrailerSection;
 use crate::reject::says_pushback;
 
 /// What `head` means under `rules`. `wall` is now, for dates.
@@ -28,6 +30,41 @@ pub fn judge(head: &ResponseHead, buf: &[u8], rules: &Rules, wall: SystemTime) -
         streaming: status == 101 || fields.value(FieldKind::ContentType, buf).is_some_and(is_event_stream),
         deadline_exceeded: false,
     }
+}
+
+/// The same for a gRPC answer, whose status stands in its trailers, or in its head where there is nothing else.
+#[must_use]
+pub fn judge_grpc(
+    head: &ResponseHead,
+    buf: &[u8],
+    trailers: Option<TrailerSection<'_>>,
+    rules: &Rules,
+    wall: SystemTime,
+) -> Head {
+    let of_http = judge(head, buf, rules, wall);
+    let value = |kind| trailers.and_then(|section| section.value(kind)).or_else(|| head.fields.value(kind, buf));
+    let Some(status) = value(FieldKind::GrpcStatus).map(GrpcCode::of_field) else {
+        // Not there yet; or not gRPC at all, and then HTTP's word counts.
+        return of_http;
+    };
+    let pushback = value(FieldKind::GrpcRetryPushbackMs).map(pushback);
+    let asked_to_wait = pushback.flatten().filter(|wait| !wait.is_zero());
+    Head {
+        failure: rules.failure_grpc_codes.contains(status),
+        retry_code: rules.retry.as_ref().is_some_and(|retry| retry.config.grpc_codes.contains(status)),
+        retry_after: asked_to_wait.or(of_http.retry_after),
+        pushback: status == GrpcCode::ResourceExhausted || asked_to_wait.is_some() || of_http.pushback,
+        // Below zero, and whatever is no number (gRFC A6).
+        no_retry: of_http.no_retry || pushback == Some(None),
+        deadline_exceeded: status == GrpcCode::DeadlineExceeded,
+        ..of_http
+    }
+}
+
+/// When a gRPC server wants to be asked again; `None`: never.
+fn pushback(value: &[u8]) -> Option<Duration> {
+    let millis = str::from_utf8(value).ok()?.parse::<u32>().ok()?;
+    Some(Duration::from_millis(millis.into()))
 }
 
 /// Seconds or a date (RFC 9110 10.2.3); a date in the past is now.

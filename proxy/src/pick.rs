@@ -1,10 +1,11 @@
 //! Room 7: which endpoint?
 //!
-//! Round robin over the endpoints that their breakers allow, keeping away from the one that the last attempt failed at
-//! where there is a choice.
+//! Round robin over the endpoints that their breakers allow, or the one with least in flight, keeping away from the one
+//! that the last attempt failed at where there is a choice.
 
 use std::net::SocketAddr;
 
+use plimsoll_resilience::breaker::Asker;
 use plimsoll_resilience::flight::AttemptKind;
 use plimsoll_resilience::protection::Protection;
 use plimsoll_resilience::rejection::EndpointKey;
@@ -35,7 +36,8 @@ pub struct NoEndpoint {
     pub all_open: bool,
 }
 
-/// The next endpoint after `turn` whose breaker allows a call.
+/// The next endpoint after `turn` whose breaker allows a call; with least request the one with least in flight, and
+/// `turn` draws among equals.
 ///
 /// # Errors
 /// [`NoEndpoint`] when there is none.
@@ -47,14 +49,19 @@ pub fn pick(
     protection: &mut Protection,
     now: Timestamp,
 ) -> Result<Endpoint, NoEndpoint> {
+    let asker = match kind {
+        AttemptKind::First => Asker::First,
+        AttemptKind::Retry => Asker::Retry,
+    };
+    let away_from = avoid.map(|avoid| avoid.key);
+    if let Some(least) = protection.pick_least(endpoints, |one| one.key, away_from, asker, turn as u64, now) {
+        return Ok(endpoints[least]);
+    }
     let mut second_best = None;
     let mut all_open = !endpoints.is_empty();
     for step in 0..endpoints.len() {
         let candidate = endpoints[(turn.wrapping_add(step)) % endpoints.len()];
-        let allowed = match kind {
-            AttemptKind::First => protection.endpoint_allows(candidate.key, now),
-            AttemptKind::Retry => protection.endpoint_allows_retry(candidate.key, now),
-        };
+        let allowed = protection.endpoint_allows(candidate.key, asker, now);
         all_open &= !allowed;
         match avoid {
             _ if !allowed => {}

@@ -1,9 +1,11 @@
-//! Room 8: a connection that will take the request.
+//! Room 8: a connection that will take the request: for itself ([`Pool`]), or beside others ([`streams`]).
 //!
 //! Each worker has its own pool; what is shared is only the count of open sockets. The pool's one promise is the *not
 //! sent* rule (RFC 9110 9.2.2): a request that may not be repeated is never put on a connection that might already be
 //! dead. A pooled connection is checked before use, given up one second before the server's own keep-alive timeout, and
 //! for such a request only taken when it was in use within the last second.
+
+pub mod streams;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -35,14 +37,21 @@ pub struct Upstream {
     /// Where it leads.
     pub address: SocketAddr,
     dependency: DependencyId,
+    security: u64,
     _socket: OpenSocket,
 }
 
 impl Upstream {
-    /// A fresh connection.
+    /// A fresh connection. `security`: the settings of TLS it was made under, 0 for none.
     #[must_use]
-    pub fn new(stream: Transport, address: SocketAddr, dependency: DependencyId, socket: OpenSocket) -> Self {
-        Self { stream, address, dependency, _socket: socket }
+    pub fn new(
+        stream: Transport,
+        address: SocketAddr,
+        dependency: DependencyId,
+        security: u64,
+        socket: OpenSocket,
+    ) -> Self {
+        Self { stream, address, dependency, security, _socket: socket }
     }
 }
 
@@ -57,6 +66,7 @@ pub struct Pool {
 struct Key {
     dependency: DependencyId,
     address: SocketAddr,
+    security: u64,
 }
 
 impl Hash for Key {
@@ -70,7 +80,7 @@ impl Hash for Key {
                 .iter()
                 .fold(0, |all, half| all ^ u64::from_ne_bytes(*half)),
         };
-        state.write_u64(ip ^ u64::from(self.address.port()) << 32 ^ u64::from(self.dependency.0) << 48);
+        state.write_u64(ip ^ self.security ^ u64::from(self.address.port()) << 32 ^ u64::from(self.dependency.0) << 48);
     }
 }
 
@@ -107,10 +117,11 @@ impl Pool {
         &mut self,
         dependency: DependencyId,
         address: SocketAddr,
+        security: u64,
         repeatable: bool,
         now: Timestamp,
     ) -> Option<Upstream> {
-        let idle = self.idle.get_mut(&Key { dependency, address })?;
+        let idle = self.idle.get_mut(&Key { dependency, address, security })?;
         while let Some(candidate) = idle.pop() {
             if candidate.until <= now || has_something_to_say(candidate.upstream.stream.socket()) {
                 continue;
@@ -137,7 +148,8 @@ impl Pool {
         if patience.is_zero() {
             return;
         }
-        let idle = self.idle.entry(Key { dependency: upstream.dependency, address: upstream.address }).or_default();
+        let Upstream { dependency, address, security, .. } = upstream;
+        let idle = self.idle.entry(Key { dependency, address, security }).or_default();
         if idle.len() < KEPT_FOR_ENDPOINT {
             idle.push(Idle { upstream, since: now, until: now + patience });
         }

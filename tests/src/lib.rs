@@ -10,12 +10,12 @@ pub mod certificates;
 pub mod client;
 pub mod h2;
 pub mod load;
+pub mod names;
 pub mod namespace;
 pub mod peers;
 pub mod process;
 pub mod proxy;
 pub mod random;
-pub mod tcp;
 pub mod tools;
 pub mod upstream;
 

@@ -10,6 +10,7 @@ use plimsoll_tests::upstream::{self, Upstream};
 /// Name, bytes, expected status.
 fn cases() -> Vec<(&'static str, Vec<u8>, u16)> {
     let text: &[(&str, &str)] = &[
+        ("garbage", "\x16\x03\x01\x02\x00\x01\x00\x01\r\n\r\n"),
         ("no version", "GET /\r\nHost: a\r\n\r\n"),
         ("lower case version", "GET / http/1.1\r\nHost: a\r\n\r\n"),
         ("two spaces", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),

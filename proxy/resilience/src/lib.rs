@@ -16,6 +16,7 @@ pub mod deadline;
 pub mod error;
 pub mod event;
 pub mod flight;
+pub mod least_request;
 pub mod mode;
 pub mod outcome;
 pub mod protection;

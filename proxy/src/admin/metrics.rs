@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use plimsoll_resilience::breaker::State;
+use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::{Mode, Outcome, Reason};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text};
@@ -17,8 +18,8 @@ use super::control::Facts;
 use super::process;
 use super::status::budget_remaining;
 use crate::report::{
-    ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, Dropped, MODES, RETRY_DENIED_CAUSES, Reading, SeriesName, Slot,
-    TransitionCounts,
+    ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, Dropped, MODES, OK_CLASS, RETRY_DENIED_CAUSES, Reading, SeriesName,
+    Slot, TransitionCounts,
 };
 
 /// The media type that goes with [`page`].
@@ -81,16 +82,18 @@ impl Copied {
         let help = "Calls that ended, by the class of the status that the caller was sent";
         let mut family = encoder.encode_descriptor("requests", help, None, MetricType::Counter)?;
         for (name, slot) in &self.series {
-            for (class, &count) in CLASSES.iter().zip(&slot.ended).filter(|(_, count)| **count > 0) {
-                counter(&mut family, &(series(name), [("code_class", *class)]), count)?;
+            // gRPC's own status is what counts there; HTTP's is 200 whatever happens.
+            let grpc = slot.grpc.as_deref().map_or(&[][..], |grpc| grpc);
+            let told_apart: u64 = grpc.iter().sum();
+            for (class, &count) in CLASSES.iter().zip(&slot.ended) {
+                let count = if *class == OK_CLASS { count.saturating_sub(told_apart) } else { count };
+                if count > 0 {
+                    counter(&mut family, &(series(name), [("code_class", *class)]), count)?;
+                }
             }
-        }
-        let help =
-            ["Bytes of opaque connections that came from callers", "Bytes of opaque connections that went to callers"];
-        for (side, (name, help)) in ["tcp_received_bytes", "tcp_sent_bytes"].into_iter().zip(help).enumerate() {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (name, slot) in self.series.iter().filter(|(_, slot)| slot.opaque_bytes[side] > 0) {
-                counter(&mut family, &series(name), slot.opaque_bytes[side])?;
+            for (code, &count) in GrpcCode::ALL.iter().zip(grpc).filter(|(_, count)| **count > 0) {
+                let labels = [("code_class", OK_CLASS), ("grpc_code", code.as_str())];
+                counter(&mut family, &(series(name), labels), count)?;
             }
         }
         let help = "From the arrival of a call's head to its end";

@@ -9,9 +9,14 @@
 //! Nothing here waits in its own right, so one timer and the readiness of two sockets are all that wakes a call.
 
 mod actions;
+mod caller;
+mod connect;
+mod deliver;
 mod link;
 mod pumps;
 mod report;
+mod streams;
+mod way;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -20,7 +25,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use plimsoll_h1::{Method, RequestHead, Upgrade, Version};
+use bytes::BytesMut;
+use plimsoll_h1::{FieldKind, Limits, Method, RequestHead, Upgrade, Version};
 use plimsoll_resilience::flight::{Call, Flight, Safety};
 use plimsoll_resilience::protection::Protection;
 use plimsoll_resilience::reason::Reason;
@@ -28,23 +34,27 @@ use plimsoll_resilience::rejection::Rejection;
 use plimsoll_resilience::time::Timestamp;
 use socket2::SockRef;
 
+pub use self::caller::{Caller, CallerStream};
 use self::link::Link;
 use crate::deadline;
 use crate::dependency::{Dependency, Shared};
 use crate::forward::answer::Answer;
+use crate::forward::grpc::{Messages, is_grpc};
 use crate::forward::io::has_hung_up;
 use crate::forward::reply::Reply;
 use crate::forward::request::Request;
-use crate::route::Routed;
-use crate::runtime::buffers::Lent;
+use crate::route::{Routed, Target};
 use crate::runtime::drain::Phase;
 use crate::runtime::worker::Worker;
 use crate::serve::Downstream;
-use crate::snapshot::{Route, Service, Snapshot};
+use crate::snapshot::{Route, Service, Snapshot, Upstreams};
+use crate::streams::Code;
 use crate::trace::Trace;
 
 /// How often a caller whose socket cannot be read is looked after.
 const LOOK: Duration = Duration::from_millis(100);
+/// How much of a body is kept where policy says nothing, for a stream that may be refused.
+const KEPT_BODY: usize = 64 * 1024;
 /// How much of an answer is kept while a retry is tried.
 const KEPT_ANSWER: usize = 16 * 1024;
 
@@ -64,7 +74,7 @@ pub enum After {
 /// One call in progress.
 pub struct Exchange {
     worker: Rc<Worker>,
-    down: Lent<Downstream>,
+    caller: Caller,
     snapshot: Arc<Snapshot>,
     routed: Routed,
     arrived: Timestamp,
@@ -98,6 +108,16 @@ pub struct Exchange {
     /// The connection has become a tunnel.
     tunnel: bool,
     keep_alive: bool,
+    /// What the attempt's connection is to speak.
+    speaks: Speaks,
+    grpc: bool,
+    /// gRPC messages that have begun, from the caller and towards it.
+    asked: Messages,
+    answered: Messages,
+    /// The flight knows that the call is a stream.
+    told_stream: bool,
+    /// What a caller's stream is reset with, if its answer is cut.
+    cut_code: Code,
     rejected: Option<Rejection>,
     end: Option<End>,
     reported: bool,
@@ -116,6 +136,38 @@ struct Kept {
     link: Link,
 }
 
+/// What the connection of an attempt is to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaks {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// Whichever of the two the server chooses.
+    Either,
+    /// Nothing of ours: the caller has asked for a tunnel.
+    Raw,
+}
+
+impl Speaks {
+    fn of(service: &Service, target: &Target, head: &RequestHead, caller: &Caller) -> Self {
+        // A redirected CONNECT was on its way to a proxy, which is to see it.
+        let was_for_us = caller.origin().destination.is_none() || matches!(target, Target::Endpoints);
+        if is_tunnel_asked(head) && was_for_us {
+            return Self::Raw;
+        }
+        match service.upstreams {
+            // In HTTP/1.1 a WebSocket takes its connection over.
+            _ if head.upgrade == Upgrade::WebSocket && !caller.is_stream() => Self::Http1,
+            Upstreams::Http1 => Self::Http1,
+            Upstreams::Http2 if service.security.is_some() => Self::Either,
+            Upstreams::Http2 => Self::Http2,
+            Upstreams::AsCaller if caller.is_stream() => Self::Http2,
+            Upstreams::AsCaller => Self::Http1,
+        }
+    }
+}
+
 /// How a call ended other than by its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -130,14 +182,28 @@ enum End {
 impl Exchange {
     /// Takes on the call whose head is in `request`.
     fn start(worker: Rc<Worker>, begin: Begin, waker: &Waker) -> Self {
-        let Begin { down, snapshot, routed, request, arrived } = begin;
+        let Begin { caller, snapshot, routed, mut request, arrived } = begin;
         let (service, route) = routed.find(&snapshot);
+        let speaks = Speaks::of(service, routed.target(), &request.head, &caller);
+        if speaks != Speaks::Http1 {
+            request.take_framing_off(&Limits::default());
+        }
         let head = &request.head;
+        let content_type = head.fields.value(FieldKind::ContentType, request.bytes());
+        let grpc = caller.is_stream() && content_type.is_some_and(is_grpc);
         let caller_deadline = deadline::of_caller(head, request.bytes(), arrived);
         let trace = Trace::of(head, request.bytes(), &mut worker.random.borrow_mut());
-        let call =
-            call_of(head, request.bytes(), route, caller_deadline, arrived, worker.random.borrow_mut().next_u64());
-        let rules = Arc::clone(if call.streaming { &route.tunnel_rules } else { &route.rules });
+        let call = call_of(
+            head,
+            request.bytes(),
+            grpc,
+            route,
+            caller_deadline,
+            arrived,
+            worker.random.borrow_mut().next_u64(),
+        );
+        let streaming = call.streaming;
+        let rules = Arc::clone(if streaming { &route.tunnel_rules } else { &route.rules });
         let mut would = Vec::new();
         let start = |shared: &mut Shared| {
             let flight = Flight::start(rules, call, &mut shared.protection, arrived);
@@ -148,12 +214,13 @@ impl Exchange {
         };
         let flight = service.dependency.with_call(start, |event| would.push(*event));
         let keep_alive = head.keep_alive;
-        let dechunk = head.version == Version::Http10;
+        let dechunk = head.version == Version::Http10 || caller.is_stream();
         let answer = Answer::new(worker.response_heads.lend(), dechunk);
-        let reply = Reply::new(worker.buffers.lend());
+        // What goes out on a stream passes through no buffer of ours.
+        let reply = Reply::new(if caller.is_stream() { BytesMut::new() } else { worker.buffers.lend() });
         let mut exchange = Self {
             worker,
-            down: down.into(),
+            caller,
             routed,
             arrived,
             now: arrived,
@@ -176,6 +243,12 @@ impl Exchange {
             told_ended: false,
             tunnel: false,
             keep_alive,
+            speaks,
+            grpc,
+            asked: Messages::default(),
+            answered: Messages::default(),
+            told_stream: streaming,
+            cut_code: Code::CANCEL,
             rejected: None,
             end: None,
             reported: false,
@@ -186,7 +259,9 @@ impl Exchange {
         };
         exchange.started();
         would.iter().for_each(|event| exchange.would(event));
-        if exchange.flight.may_be_retried() && !exchange.request.is_whole() {
+        // A stream that the server refuses is sent again, whatever its method.
+        let may_be_refused = matches!(speaks, Speaks::Http2 | Speaks::Either);
+        if (may_be_refused || exchange.flight.may_be_retried()) && !exchange.request.is_whole() {
             exchange.keep_body();
         }
         exchange.take_body();
@@ -273,7 +348,7 @@ impl Exchange {
         let look = (self.is_blind()).then_some(self.last_look + LOOK);
         if look.is_some_and(|at| at <= self.now) {
             self.last_look = self.now;
-            if has_hung_up(&self.down.stream) {
+            if self.caller.connection().is_some_and(|down| has_hung_up(&down.stream)) {
                 self.caller_gone(cx);
                 self.act(cx);
                 return true;
@@ -281,7 +356,7 @@ impl Exchange {
         }
         let look = look.map(|_| self.last_look + LOOK);
         let first = next.into_iter().chain(look).min();
-        self.down.alarm.set(first, cx.waker());
+        self.caller.alarm().set(first, cx.waker());
         false
     }
 
@@ -293,13 +368,14 @@ impl Exchange {
             self.end = Some(End::CallerGone);
             return true;
         }
-        self.down.alarm.set(Some(until), cx.waker());
+        self.caller.alarm().set(Some(until), cx.waker());
         false
     }
 
     /// Whether the caller's socket is not being read, so that its end would not be noticed.
     fn is_blind(&self) -> bool {
         !self.landed
+            && !self.caller.is_stream()
             && !self.tunnel
             && if self.request.is_whole() { self.request.is_full() } else { !self.reads_body() }
     }
@@ -337,7 +413,9 @@ impl Exchange {
         }
         match self.end {
             Some(End::CallerGone) => return Some(After::Drop),
-            Some(End::Cut(_)) if self.reply_ends_with_connection() => return Some(After::Reset),
+            Some(End::Cut(_)) if !self.caller.is_stream() && self.reply_ends_with_connection() => {
+                return Some(After::Reset);
+            }
             Some(End::Cut(_)) => return Some(After::Drop),
             Some(End::Malformed) | None => {}
         }
@@ -364,7 +442,7 @@ impl Exchange {
 
     /// Keeps the body for another attempt, as far as policy and memory allow.
     fn keep_body(&mut self) {
-        let limit = self.route().rules.retry.as_ref().map_or(0, |retry| retry.config.body_buffer);
+        let limit = self.route().rules.retry.as_ref().map_or(KEPT_BODY, |retry| retry.config.body_buffer);
         self.request.keep(limit, self.worker.process.kept_bodies.lease());
     }
 
@@ -386,22 +464,41 @@ impl Exchange {
 
     /// Reports the call, if that is yet to be done, and gives back what is used again: the caller's connection too, with
     /// whatever else has arrived on it.
-    fn finish(&mut self) -> Box<Downstream> {
+    fn finish(&mut self) -> Option<Box<Downstream>> {
         self.abandon();
         self.recycle();
+        self.end_stream();
         let (head, buf) = self.request.take_parts();
         self.worker.request_heads.give_back(head);
         self.finished = true;
-        let mut down = self.down.take();
-        down.buf = buf;
-        down
+        match &mut self.caller {
+            Caller::Connection(down) => {
+                let mut down = down.take();
+                down.buf = buf;
+                Some(down)
+            }
+            Caller::Stream(_) => {
+                self.worker.buffers.give_back(buf);
+                None
+            }
+        }
+    }
+
+    /// A stream whose answer is not whole is reset, so that it does not look so.
+    fn end_stream(&mut self) {
+        let is_whole = self.reply.is_complete() && self.end != Some(End::CallerGone);
+        if let Some(stream) = self.caller.stream()
+            && !is_whole
+        {
+            stream.reset(self.cut_code);
+        }
     }
 }
 
 /// What a call begins with.
 pub struct Begin {
-    /// Whose connection it came on.
-    pub down: Box<Downstream>,
+    /// Whose it is.
+    pub caller: Caller,
     /// The generation that holds for it.
     pub snapshot: Arc<Snapshot>,
     /// Where it belongs.
@@ -431,8 +528,8 @@ impl Slot {
         *self.0 = Stage::Begin(Rc::clone(worker), begin);
     }
 
-    /// Runs the call that was put in.
-    pub async fn run(&mut self) -> (Box<Downstream>, After) {
+    /// Runs the call that was put in, and gives back the connection that it had for itself.
+    pub async fn run(&mut self) -> (Option<Box<Downstream>>, After) {
         let after = poll_fn(|cx| self.poll(cx)).await;
         let Stage::Running(exchange) = &mut *self.0 else {
             unreachable!("what was polled to its end has been running")
@@ -463,16 +560,25 @@ impl Drop for Exchange {
         }
         let cut = self.reply.has_begun() && self.reply_ends_with_connection();
         self.abandon();
-        if cut {
+        self.end_stream();
+        if let Some(down) = self.caller.connection()
+            && cut
+        {
             // An orderly end would make the part that went out look whole.
-            let _ = SockRef::from(&self.down.stream).set_linger(Some(Duration::ZERO));
+            let _ = SockRef::from(&down.stream).set_linger(Some(Duration::ZERO));
         }
     }
+}
+
+/// Whether the request asks for a tunnel to where it is addressed (RFC 9110 9.3.6).
+pub(crate) fn is_tunnel_asked(head: &RequestHead) -> bool {
+    head.method == Method::Connect
 }
 
 fn call_of(
     head: &RequestHead,
     buf: &[u8],
+    grpc: bool,
     route: &Route,
     caller_deadline: Option<Timestamp>,
     arrived: Timestamp,
@@ -488,12 +594,11 @@ fn call_of(
         arrived,
         caller_deadline,
         safety,
-        idempotency_key: is(plimsoll_h1::FieldKind::IdempotencyKey),
+        idempotency_key: is(FieldKind::IdempotencyKey),
         retried_inbound: deadline::is_retry(head, buf),
-        // gRPC does not travel over HTTP/1.1.
-        grpc: false,
+        grpc,
         opaque: false,
-        streaming: head.upgrade == Upgrade::WebSocket,
+        streaming: head.upgrade == Upgrade::WebSocket || is_tunnel_asked(head),
         route: route.id,
         seed,
     }

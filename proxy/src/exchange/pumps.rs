@@ -1,22 +1,24 @@
 //! Room 9: the bytes, both ways, with back-pressure. Whoever has no room to write to stops reading.
 
-use std::net::Shutdown;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use plimsoll_h1::{Limits, Upgrade, Version};
+use plimsoll_h1::{KindSet, Limits, Upgrade, Version};
 use plimsoll_resilience::flight::{Failure, Flight};
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::rejection::{Block, Rejected};
-use socket2::SockRef;
+use tokio::io::AsyncWrite;
 
+use super::connect::Pooled;
 use super::link::Link;
-use super::{End, Exchange};
+use super::{Caller, End, Exchange};
 use crate::dial::DialError;
 use crate::forward::answer::{Found, Invalid};
 use crate::forward::heads;
 use crate::forward::io::poll_send;
 use crate::forward::request::BodyEnd;
-use crate::pool::Upstream;
+use crate::streams::fields;
+use crate::transport::Transport;
 
 impl Exchange {
     /// Goes on with getting a connection.
@@ -25,9 +27,9 @@ impl Exchange {
             let polled = waiting.socket.as_mut().poll(cx);
             let destination = waiting.destination.clone();
             if polled.is_pending()
-                && let Some(upstream) = self.take_pooled(&destination)
+                && let Pooled::Way(way) = self.take_pooled(&destination)
             {
-                self.use_pooled(upstream, cx);
+                self.use_pooled(way, cx);
                 self.act(cx);
                 continue;
             }
@@ -41,7 +43,7 @@ impl Exchange {
                 let refused = self.too_many_connections(sockets.open(), sockets.limit().unwrap_or(0));
                 return self.refuse(refused, Block::Bulkhead, cx);
             };
-            self.connect(waiting.endpoint, waiting.destination, socket, cx);
+            self.connect(waiting.endpoint, waiting.destination, Some(socket), cx);
             // What was asked for instead may have set another wait, which this loop then begins.
             self.act(cx);
         }
@@ -49,10 +51,7 @@ impl Exchange {
         let Poll::Ready(dialed) = dial.as_mut().poll(cx) else { return };
         self.link = Link::None;
         match dialed {
-            Ok(dialed) => {
-                let dependency = self.dependency().id;
-                self.open(Upstream::new(dialed.transport, dialed.address, dependency, dialed.socket));
-            }
+            Ok(way) => self.open(way, cx),
             Err(DialError::Failed(failure, _)) => self.fail(failure, cx),
             Err(DialError::Loop) => {
                 let looped = Rejected::new(Reason::Loop, 0, 0);
@@ -64,14 +63,25 @@ impl Exchange {
     /// From the caller to the endpoint.
     pub(super) fn poll_request(&mut self, cx: &mut Context<'_>) {
         loop {
-            if self.write_request(cx) {
+            let wrote = match &self.link {
+                Link::Connection(_) => self.write_request(cx),
+                Link::Stream(_) => self.send_request(cx),
+                Link::None | Link::Waiting(_) | Link::Dialing(_) => false,
+            };
+            if wrote {
                 continue;
             }
             // A body that nobody will be sent stays where it is, but for what shows that the caller is still there.
             if self.landed && !self.tunnel || self.request.is_whole() || !self.reads_body() {
                 return;
             }
-            match self.request.poll_fill(&mut self.down.stream, cx) {
+            let Some(down) = self.caller.connection() else {
+                match self.receive_request(cx) {
+                    true => continue,
+                    false => return,
+                }
+            };
+            match self.request.poll_fill(&mut down.stream, cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(_)) => {
                     self.progress();
@@ -87,12 +97,25 @@ impl Exchange {
 
     /// Writes once; false when there is nothing to write or no room to write to.
     fn write_request(&mut self, cx: &mut Context<'_>) -> bool {
-        let Link::Open(open) = &mut self.link else { return false };
+        let Link::Connection(open) = &mut self.link else { return false };
         if open.write_failed || open.shut {
             return false;
         }
-        let (head, body) = (&open.head[open.head_sent..], self.request.unsent());
+        if let Some(chunks) = &mut open.chunks
+            && open.head_sent == open.head.len()
+        {
+            open.head.clear();
+            open.head_sent = 0;
+            chunks.stage(&self.request, &mut open.head);
+        }
+        let head = &open.head[open.head_sent..];
+        let unsent = self.request.unsent();
+        let body = open.chunks.map_or(unsent, |chunks| &unsent[..chunks.room()]);
         if head.is_empty() && body.is_empty() {
+            if open.unflushed {
+                // What fails here, reading shows.
+                open.unflushed = Pin::new(&mut open.upstream.stream).poll_flush(cx).is_pending();
+            }
             if self.tunnel && self.request.is_whole() {
                 open.shut = true;
                 open.upstream.stream.shut_down_write();
@@ -105,6 +128,10 @@ impl Exchange {
             Poll::Ready(Ok(written)) => {
                 let of_head = written.min(head_len);
                 open.head_sent += of_head;
+                open.unflushed = matches!(open.upstream.stream, Transport::Tls(_));
+                if let Some(chunks) = &mut open.chunks {
+                    chunks.on_sent(written - of_head);
+                }
                 self.request.on_sent(written - of_head);
                 if !std::mem::replace(&mut open.wrote, true) {
                     self.flight.handle_sent(self.now);
@@ -137,7 +164,11 @@ impl Exchange {
     pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) {
         // One buffer at a time: the caller takes what is here before more is read.
         while !self.answer.is_whole() && self.reply.is_flushed(&self.answer) {
-            let Link::Open(open) = &mut self.link else { return };
+            let open = match &mut self.link {
+                Link::Connection(open) => open,
+                Link::Stream(_) => return self.receive_answer(cx),
+                Link::None | Link::Waiting(_) | Link::Dialing(_) => return,
+            };
             match self.answer.poll_fill(&mut open.upstream.stream, &self.worker.buffers, cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(count)) if count > 0 => {
@@ -157,12 +188,7 @@ impl Exchange {
         loop {
             match self.answer.look(self.request.head.method, &Limits::default(), upgrade_asked) {
                 Ok(Found::Nothing) => return true,
-                Ok(Found::Interim) => {
-                    if self.request.head.version == Version::Http11 && !self.reply.has_begun() {
-                        heads::put_interim(&self.answer.head, self.answer.bytes(), self.reply.out());
-                        self.interim_passed = true;
-                    }
-                }
+                Ok(Found::Interim) => self.pass_interim(),
                 Ok(Found::Head) => {
                     self.look_at_body();
                     self.report_head(cx);
@@ -181,13 +207,28 @@ impl Exchange {
         }
     }
 
+    pub(super) fn pass_interim(&mut self) {
+        if self.reply.has_begun() {
+            return;
+        }
+        let (head, buf) = (&self.answer.head, self.answer.bytes());
+        if let Some(stream) = self.caller.stream() {
+            stream.send_interim(head.status, fields::header_map(&head.fields, buf, KindSet::EMPTY, &[]));
+        } else if self.request.head.version == Version::Http11 {
+            heads::put_interim(head, buf, self.reply.out());
+        } else {
+            return;
+        }
+        self.interim_passed = true;
+    }
+
     /// The part of the body that came with the head decides whether the answer is whole, before the flight is asked.
     fn look_at_body(&mut self) {
         // A body that is broken from its first byte is found out by the next look.
         let _ = self.answer.look(self.request.head.method, &Limits::default(), false);
     }
 
-    fn end_if_whole(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn end_if_whole(&mut self, cx: &mut Context<'_>) {
         let whole = self.answer.is_whole() && (!self.tunnel || self.request.is_whole());
         if !whole || self.told_ended {
             return;
@@ -205,16 +246,16 @@ impl Exchange {
 
     fn upstream_closed(&mut self, clean: bool, cx: &mut Context<'_>) {
         // A failed write takes the socket's error with it, and a reset then reads like an orderly end.
-        let torn = matches!(&self.link, Link::Open(open) if open.write_failed);
+        let torn = matches!(&self.link, Link::Connection(open) if open.write_failed);
         if clean && !torn && self.answer.close().is_ok() {
             return self.end_if_whole(cx);
         }
-        let Link::Open(open) = &self.link else { return };
+        let Link::Connection(open) = &self.link else { return };
         let failure = if open.wrote { Failure::Reset } else { Failure::NotSent };
         self.fail(failure, cx);
     }
 
-    fn invalid(&mut self, invalid: Invalid, cx: &mut Context<'_>) {
+    pub(super) fn invalid(&mut self, invalid: Invalid, cx: &mut Context<'_>) {
         let dependency = &*self.dependency().name;
         tracing::warn!(dependency, endpoint = ?self.endpoint, error = %invalid, "not a valid answer");
         self.fail(Failure::Protocol, cx);
@@ -223,9 +264,12 @@ impl Exchange {
     /// The rest of an answer that a retry may replace.
     pub(super) fn poll_kept(&mut self, cx: &mut Context<'_>) {
         let method = self.method();
-        while let Some(kept) = &mut self.kept
-            && let Link::Open(open) = &mut kept.link
-        {
+        while let Some(kept) = &mut self.kept {
+            let open = match &mut kept.link {
+                Link::Connection(open) => open,
+                Link::Stream(_) => return self.receive_kept(cx),
+                Link::None | Link::Waiting(_) | Link::Dialing(_) => return,
+            };
             match kept.answer.poll_fill(&mut open.upstream.stream, &self.worker.buffers, cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(count)) if count > 0 => {
@@ -249,17 +293,26 @@ impl Exchange {
             return;
         }
         let mut moved = false;
-        let flushed = self.reply.poll_flush(&self.down.stream, &mut self.answer, &mut moved, cx);
+        let flushed = match &mut self.caller {
+            Caller::Connection(down) => {
+                self.reply.poll_flush(&down.stream, &mut self.answer, &mut moved, cx).map(|flushed| flushed.is_ok())
+            }
+            Caller::Stream(stream) => {
+                let retries_over = self.flight.summary().retries_over;
+                let flushed = stream.poll_flush(&mut self.reply, &mut self.answer, retries_over, &mut moved, cx);
+                flushed.map(|flushed| flushed.is_ok())
+            }
+        };
         if moved {
             self.progress();
             // Room to read more of the answer.
             self.moved |= !self.answer.is_whole();
         }
         match flushed {
-            Poll::Ready(Err(_)) => self.caller_gone(cx),
-            Poll::Ready(Ok(())) if self.tunnel && self.answer.is_whole() => {
+            Poll::Ready(false) => self.caller_gone(cx),
+            Poll::Ready(true) if self.tunnel && self.answer.is_whole() => {
                 // The server has closed its side of the tunnel: so do we, and end when the caller does.
-                let _ = SockRef::from(&self.down.stream).shutdown(Shutdown::Write);
+                self.caller.shut_tunnel();
                 self.end_if_whole(cx);
             }
             _ => {}
@@ -268,11 +321,19 @@ impl Exchange {
 
     /// With nothing else to wait for from the caller, its going away is what is left to notice. True when it has gone.
     pub(super) fn watch_caller(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Some(stream) = self.caller.stream() {
+            let gone = self.end.is_none() && stream.poll_gone(cx).is_ready();
+            if gone {
+                self.caller_gone(cx);
+            }
+            return gone;
+        }
         if !self.request.is_whole() || self.tunnel || self.end.is_some() {
             return false;
         }
         loop {
-            match self.request.poll_watch(&mut self.down.stream, cx) {
+            let Some(down) = self.caller.connection() else { return false };
+            match self.request.poll_watch(&mut down.stream, cx) {
                 Poll::Pending => return false,
                 // Its next request has begun to arrive; it waits its turn.
                 Poll::Ready(Ok(_)) => {}
@@ -295,7 +356,7 @@ impl Exchange {
         }
     }
 
-    fn progress(&mut self) {
+    pub(super) fn progress(&mut self) {
         self.last_progress = self.now;
         self.flight.handle_progress(self.now);
     }

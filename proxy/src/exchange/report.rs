@@ -1,11 +1,13 @@
 //! Room 10: what happened? Exactly once per call, whatever happened.
 
+use plimsoll_h1::FieldKind;
+use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::event::Event;
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::rejection::{Block, Rejected, Rejection};
 
 use super::{End, Exchange};
-use crate::reject::{Numbers, Refusal};
+use crate::reject::{Numbers, Refusal, row_of};
 use crate::report::{CallFacts, CallReport};
 
 impl Exchange {
@@ -24,6 +26,7 @@ impl Exchange {
             stats: self.route().stats.id(),
             facts: self.facts(),
             status: self.reply.status,
+            grpc: self.grpc_code(),
             refusal: refusal.as_ref(),
             summary: self.flight.summary(),
             endpoint: self.endpoint,
@@ -33,6 +36,24 @@ impl Exchange {
             bytes_sent: self.reply.body_bytes,
         };
         self.worker.report.call(&report);
+    }
+
+    /// The status that a gRPC caller was sent: the dependency's, or ours. One whose answer was cut got none.
+    fn grpc_code(&self) -> Option<GrpcCode> {
+        if !self.grpc || !self.reply.is_complete() {
+            return None;
+        }
+        if let Some(rejection) = &self.rejected {
+            return row_of(rejection.reason).grpc;
+        }
+        self.grpc_status().map(GrpcCode::of_field)
+    }
+
+    fn grpc_status(&self) -> Option<&[u8]> {
+        match self.answer.trailers() {
+            Some(section) => section.value(FieldKind::GrpcStatus),
+            None => self.answer.head.fields.value(FieldKind::GrpcStatus, self.answer.bytes()),
+        }
     }
 
     /// Ends a call whose connection or worker is going away.
@@ -107,7 +128,7 @@ impl Exchange {
         let (head, buf) = (&self.request.head, self.request.bytes());
         CallFacts {
             time: self.worker.clock.wall(self.arrived),
-            direction: self.down.origin.direction(),
+            direction: self.caller.origin().direction(),
             method: head.method_name.of(buf),
             host: head.host.of(buf),
             path: head.path.of(buf),

@@ -4,10 +4,12 @@
 //!   buf:  [ interim heads, head .. | body, or the part of it that is here ]
 //!          0                  body_from      sent          taken        len
 //! ```
+//! An answer that comes over HTTP/2 has its head in `buf`, in the words of HTTP/1.1, and its body in pieces beside it.
 
 use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use plimsoll_h1::{
     BodyDecoder, BodyError, BodyFraming, Decoded, Limits, Method, ResponseError, ResponseHead, Truncated,
     decode_response, may_complete,
@@ -15,6 +17,8 @@ use plimsoll_h1::{
 
 use super::body;
 use super::io::poll_read;
+use super::pieces::Pieces;
+use super::trailers::TrailerSection;
 use crate::runtime::buffers::{Buffers, INITIAL, Lent, STREAMING};
 use crate::transport::Transport;
 
@@ -32,11 +36,22 @@ pub struct Answer {
     sent: usize,
     decoder: BodyDecoder,
     ended: bool,
-    /// The caller does not know chunks (HTTP/1.0): they are taken off.
+    /// The caller does not know chunks (HTTP/1.0, HTTP/2): they are taken off.
     dechunk: bool,
+    /// The body, and what else HTTP/2 has brought.
+    stream: Option<Box<FromStream>>,
     interim: u32,
     /// Bytes that were looked at in vain for the end of a head.
     seen: usize,
+}
+
+/// What a stream has brought beside the head.
+#[derive(Debug)]
+struct FromStream {
+    /// The fields of the head as they came, to be handed on as they are.
+    fields: HeaderMap,
+    pieces: Pieces,
+    trailers: Option<HeaderMap>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +113,90 @@ impl Answer {
             decoder,
             ended: false,
             dechunk,
+            stream: None,
             interim: 0,
             seen: 0,
+        }
+    }
+
+    /// The final head has come over a stream: composed into `buf` and `head` from `fields`.
+    ///
+    /// # Errors
+    /// As `compose` says when the head is malformed.
+    pub fn on_stream_head(
+        &mut self,
+        fields: HeaderMap,
+        ends: bool,
+        compose: impl FnOnce(&HeaderMap, &mut BytesMut, &mut ResponseHead) -> Result<usize, ResponseError>,
+    ) -> Result<(), Invalid> {
+        self.buf.clear();
+        compose(&fields, &mut self.buf, &mut self.head)?;
+        self.sent = self.buf.len();
+        self.taken = self.buf.len();
+        self.stage = Stage::Body;
+        self.ended = ends;
+        self.stream = Some(Box::new(FromStream { fields, pieces: Pieces::default(), trailers: None }));
+        Ok(())
+    }
+
+    /// An interim head has come over a stream. It is in `head` until the next one.
+    ///
+    /// # Errors
+    /// When it is malformed, or one too many.
+    pub fn on_stream_interim(
+        &mut self,
+        compose: impl FnOnce(&mut BytesMut, &mut ResponseHead) -> Result<usize, ResponseError>,
+    ) -> Result<(), Invalid> {
+        self.buf.clear();
+        compose(&mut self.buf, &mut self.head)?;
+        self.interim += 1;
+        if self.interim > MAX_INTERIM { Err(Invalid::Unasked) } else { Ok(()) }
+    }
+
+    /// There is no message to read: from here on all that comes belongs to a tunnel, which begins with this head.
+    pub fn become_tunnel(&mut self, limits: &Limits) {
+        self.buf.clear();
+        self.buf.extend_from_slice(b"HTTP/1.1 200 Connection established\r\n\r\n");
+        let decoded = decode_response(&self.buf, Method::Connect, limits, &mut self.head);
+        debug_assert!(matches!(decoded, Ok(Decoded::Complete { .. })), "a head of ours");
+        self.sent = self.buf.len();
+        self.taken = self.buf.len();
+        self.stage = Stage::Body;
+        self.decoder = BodyDecoder::verbatim(BodyFraming::UntilClose, limits);
+    }
+
+    /// Whether the body is here without the framing of HTTP/1.1.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.dechunk || self.stream.is_some()
+    }
+
+    /// The fields of the head as HTTP/2 brought them, to hand on; `None` where it did not.
+    pub fn take_stream_fields(&mut self) -> Option<HeaderMap> {
+        self.stream.as_mut().map(|stream| std::mem::take(&mut stream.fields))
+    }
+
+    /// A piece of the body has arrived on the stream.
+    pub fn push(&mut self, piece: Bytes) {
+        if let Some(stream) = &mut self.stream {
+            stream.pieces.push(piece);
+        }
+    }
+
+    /// The stream has ended.
+    pub fn end(&mut self, trailers: Option<HeaderMap>) {
+        self.ended = true;
+        if let Some(stream) = &mut self.stream {
+            stream.trailers = trailers;
+        }
+    }
+
+    /// What follows the body; `None` before the end and where nothing does.
+    #[must_use]
+    pub fn trailers(&self) -> Option<TrailerSection<'_>> {
+        match &self.stream {
+            Some(stream) => stream.trailers.as_ref().map(TrailerSection::Map),
+            None => self.decoder.trailers().map(TrailerSection::Text),
         }
     }
 
@@ -128,11 +225,32 @@ impl Answer {
             // What has been looked at is a head, which goes out in words of ours or not at all.
             return &[];
         }
-        &self.buf[self.sent..self.taken]
+        match &self.stream {
+            Some(stream) => stream.pieces.unsent(),
+            None => &self.buf[self.sent..self.taken],
+        }
+    }
+
+    /// At most `most` bytes that the caller is to be sent next, as sent.
+    pub fn take_piece(&mut self, most: usize) -> Bytes {
+        if let Some(stream) = &mut self.stream {
+            let piece = stream.pieces.take(most);
+            stream.pieces.let_go();
+            return piece;
+        }
+        let unsent = self.unsent();
+        let piece = Bytes::copy_from_slice(&unsent[..unsent.len().min(most)]);
+        self.on_sent(piece.len());
+        piece
     }
 
     /// `count` more bytes were written to the caller, or copied for it.
     pub fn on_sent(&mut self, count: usize) {
+        if let Some(stream) = &mut self.stream {
+            stream.pieces.on_sent(count);
+            stream.pieces.let_go();
+            return;
+        }
         self.sent += count;
         debug_assert!(self.sent <= self.taken);
         if self.sent == self.taken && self.taken == self.buf.len() && self.stage == Stage::Body {
@@ -145,13 +263,13 @@ impl Answer {
     /// Bytes of the answer that have arrived and wait here, the head included.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.buf.len()
+        self.buf.len() + self.stream.as_ref().map_or(0, |stream| stream.pieces.held())
     }
 
     /// Whether the server has sent more than its answer.
     #[must_use]
     pub fn has_excess(&self) -> bool {
-        self.ended && self.taken < self.buf.len()
+        self.ended && self.stream.is_none() && self.taken < self.buf.len()
     }
 
     /// Reads once. `Ok(0)` is the end of the stream.
@@ -187,7 +305,7 @@ impl Answer {
     pub fn look(&mut self, method: Method, limits: &Limits, upgrade_asked: bool) -> Result<Found, Invalid> {
         match self.stage {
             Stage::Head => self.look_for_head(method, limits, upgrade_asked),
-            Stage::Body if self.ended || self.taken == self.buf.len() => Ok(Found::Nothing),
+            Stage::Body if self.ended || self.stream.is_some() || self.taken == self.buf.len() => Ok(Found::Nothing),
             Stage::Body => {
                 self.ended = body::take(&mut self.decoder, !self.dechunk, &mut self.buf, &mut self.taken)?;
                 Ok(Found::Body)
@@ -235,8 +353,9 @@ impl Answer {
             self.interim += 1;
             return if self.interim > MAX_INTERIM { Err(Invalid::Unasked) } else { Ok(Found::Interim) };
         }
-        let switches = self.head.status == 101;
-        if switches && !(upgrade_asked && self.head.upgrade == plimsoll_h1::Upgrade::WebSocket) {
+        let is_tunnel = method == Method::Connect && (200..300).contains(&self.head.status);
+        let switches = self.head.status == 101 || is_tunnel;
+        if self.head.status == 101 && !(upgrade_asked && self.head.upgrade == plimsoll_h1::Upgrade::WebSocket) {
             return Err(Invalid::Unasked);
         }
         let framing = if switches { BodyFraming::UntilClose } else { self.head.framing };

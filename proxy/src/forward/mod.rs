@@ -2,7 +2,10 @@
 
 pub mod answer;
 mod body;
+pub mod grpc;
 pub mod heads;
 pub mod io;
+mod pieces;
 pub mod reply;
 pub mod request;
+pub mod trailers;

@@ -17,8 +17,10 @@ pub enum Delivery {
     AsTheyAre,
     /// Not at all: the answer is our own, and nothing that a server sent goes out behind it.
     Own,
-    /// In chunks of our making, because the server ends its answer by closing (RFC 9112 7.1).
+    /// In chunks of our making, because the server ends its answer in a way of its own (RFC 9112 7.1).
     InChunks,
+    /// As the data of a stream.
+    Frames,
 }
 
 /// The reply to one call. Nothing of it is begun until something is appended.
@@ -60,6 +62,24 @@ impl Reply {
         self.out.extend_from_slice(answer);
         self.begin(status, Delivery::Own);
         self.ended = true;
+    }
+
+    /// Begins an answer that goes out on a stream; `ends`: with its head.
+    pub fn begin_on_stream(&mut self, status: u16, is_own: bool, ends: bool) {
+        self.begin(status, if is_own { Delivery::Own } else { Delivery::Frames });
+        self.ended = ends;
+    }
+
+    /// `count` bytes of the body were handed to the stream, and with `ends` its end.
+    pub fn on_stream_sent(&mut self, count: usize, ends: bool) {
+        self.body_bytes += count as u64;
+        self.ended = ends;
+    }
+
+    /// Whether the answer is one of ours.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.delivery == Delivery::Own
     }
 
     /// Whether a byte of the final answer may have gone out.
@@ -150,8 +170,11 @@ impl Reply {
         // In chunks, the last of them is all that is left once the answer is whole; as they are, the bytes go out first.
         self.ended = answer.is_whole() && answer.unsent().is_empty();
         if self.ended && self.delivery == Delivery::InChunks {
-            let ended = BodyEncoder::new(BodyFraming::Chunked).finish(None, &mut self.out);
-            debug_assert!(ended.is_ok(), "chunks announce no length");
+            self.out.extend_from_slice(b"0\r\n");
+            match answer.trailers() {
+                Some(trailers) => trailers.put(&mut self.out),
+                None => self.out.extend_from_slice(b"\r\n"),
+            }
         }
     }
 

@@ -6,15 +6,20 @@
 //! ```
 //! Bytes up to `taken` are known to belong to this request and are forwarded as they came. The body is kept from
 //! `head_len` on while the call may still be sent again; after that, what was sent makes room for what comes.
+//!
+//! A request that came over HTTP/2 has its head in `buf`, in the words of HTTP/1.1, and its body in pieces beside it.
 
 use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Uri};
 use plimsoll_h1::{BodyDecoder, BodyError, BodyFraming, Limits, RequestHead};
 use tokio::net::TcpStream;
 
 use super::body;
 use super::io::poll_read;
+use super::pieces::Pieces;
+use super::trailers::TrailerSection;
 use crate::runtime::buffers::{INITIAL, Lent, STREAMING};
 use crate::runtime::memory::Lease;
 
@@ -28,8 +33,24 @@ pub struct Request {
     sent: usize,
     taken: usize,
     decoder: BodyDecoder,
+    /// The framing of HTTP/1.1 stays on the body.
+    framed: bool,
     ended: bool,
     kept: Option<Kept>,
+    /// What was sent of the body is not all here any more.
+    let_go: bool,
+    /// The body, and what else HTTP/2 has brought. On the heap: HTTP/1.1 is not to pay for it.
+    stream: Option<Box<FromStream>>,
+}
+
+/// What a stream has brought beside the head.
+#[derive(Debug)]
+struct FromStream {
+    /// What the head was composed from, to be handed on as it came.
+    received: Option<(HeaderMap, Uri)>,
+    pieces: Pieces,
+    body_bytes: u64,
+    trailers: Option<HeaderMap>,
 }
 
 /// The body is kept for another attempt.
@@ -61,7 +82,88 @@ impl Request {
             taken: head_len,
             ended: decoder.is_end(),
             decoder,
+            framed: true,
             kept: None,
+            let_go: false,
+            stream: None,
+        }
+    }
+
+    /// A request from a stream: its head, composed into `buf`, and what it was composed from.
+    #[must_use]
+    pub fn of_stream(head: Box<RequestHead>, buf: BytesMut, received: (HeaderMap, Uri), ends: bool) -> Self {
+        let head_len = buf.len();
+        let stream = FromStream { received: Some(received), pieces: Pieces::default(), body_bytes: 0, trailers: None };
+        Self {
+            head: head.into(),
+            buf,
+            head_len,
+            sent: head_len,
+            taken: head_len,
+            ended: ends,
+            decoder: BodyDecoder::verbatim(BodyFraming::None, &Limits::default()),
+            framed: false,
+            kept: None,
+            let_go: false,
+            stream: Some(Box::new(stream)),
+        }
+    }
+
+    /// Takes the framing off the body, because the attempt may go to a peer that frames otherwise. Before the first
+    /// look at it.
+    pub fn take_framing_off(&mut self, limits: &Limits) {
+        if self.stream.is_none() && self.framed {
+            self.framed = false;
+            self.decoder = BodyDecoder::new(self.head.framing, limits);
+        }
+    }
+
+    /// Whether the body goes out with the framing it came with.
+    #[must_use]
+    pub fn is_framed(&self) -> bool {
+        self.framed
+    }
+
+    /// The head as HTTP/2 brought it, if it did; `last`: there is no attempt behind this one to need it, as far as is
+    /// known. One that comes all the same makes do with the composed head.
+    pub fn received_by_stream(&mut self, last: bool) -> Option<(HeaderMap, Uri)> {
+        let received = &mut self.stream.as_mut()?.received;
+        if last { received.take() } else { received.clone() }
+    }
+
+    /// Whether the request can be sent from its beginning.
+    #[must_use]
+    pub fn is_all_here(&self) -> bool {
+        !self.let_go
+    }
+
+    /// A piece of the body has arrived on the stream. False when the body has outgrown what may be kept of it; it is
+    /// let go then.
+    pub fn push(&mut self, piece: Bytes) -> bool {
+        let Some(stream) = &mut self.stream else { return true };
+        if self.kept.is_none() {
+            self.let_go |= stream.pieces.let_go();
+        }
+        stream.body_bytes += piece.len() as u64;
+        stream.pieces.push(piece);
+        let held = stream.pieces.held();
+        self.still_kept(held)
+    }
+
+    /// The stream has ended.
+    pub fn end(&mut self, trailers: Option<HeaderMap>) {
+        self.ended = true;
+        if let Some(stream) = &mut self.stream {
+            stream.trailers = trailers;
+        }
+    }
+
+    /// What follows the body; `None` before the end and where nothing does.
+    #[must_use]
+    pub fn trailers(&self) -> Option<TrailerSection<'_>> {
+        match &self.stream {
+            Some(stream) => stream.trailers.as_ref().map(TrailerSection::Map),
+            None => self.decoder.trailers().map(TrailerSection::Text),
         }
     }
 
@@ -80,30 +182,57 @@ impl Request {
     /// Whether all that is here has been written to the current attempt.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        self.sent == self.taken
+        match &self.stream {
+            Some(stream) => stream.pieces.is_sent(),
+            None => self.sent == self.taken,
+        }
     }
 
     /// Body bytes received so far.
     #[must_use]
     pub fn received(&self) -> u64 {
-        self.decoder.data_bytes()
+        self.stream.as_ref().map_or_else(|| self.decoder.data_bytes(), |stream| stream.body_bytes)
     }
 
-    /// What the current attempt has yet to be sent, of what is here.
+    /// What the current attempt is to be sent next: all that is here, or a piece of it.
     #[must_use]
     pub fn unsent(&self) -> &[u8] {
-        &self.buf[self.sent..self.taken]
+        match &self.stream {
+            Some(stream) => stream.pieces.unsent(),
+            None => &self.buf[self.sent..self.taken],
+        }
     }
 
     /// `count` more bytes were written.
     pub fn on_sent(&mut self, count: usize) {
-        self.sent += count;
-        debug_assert!(self.sent <= self.taken);
+        match &mut self.stream {
+            Some(stream) => stream.pieces.on_sent(count),
+            None => {
+                self.sent += count;
+                debug_assert!(self.sent <= self.taken);
+            }
+        }
+    }
+
+    /// At most `most` bytes that are to be sent next, as sent.
+    pub fn take_piece(&mut self, most: usize) -> Bytes {
+        match &mut self.stream {
+            Some(stream) => stream.pieces.take(most),
+            None => {
+                let end = self.taken.min(self.sent.saturating_add(most));
+                let piece = Bytes::copy_from_slice(&self.buf[self.sent..end]);
+                self.sent = end;
+                piece
+            }
+        }
     }
 
     /// Begins again for another attempt. Only while the body is kept, or before any of it was let go.
     pub fn rewind(&mut self) {
-        self.sent = self.head_len;
+        match &mut self.stream {
+            Some(stream) => stream.pieces.rewind(),
+            None => self.sent = self.head_len,
+        }
     }
 
     /// Keeps up to `limit` bytes of body for another attempt.
@@ -124,15 +253,23 @@ impl Request {
     /// [`BodyError`] when it breaks its framing.
     pub fn take(&mut self) -> Result<bool, BodyError> {
         if !self.ended && self.taken < self.buf.len() {
-            self.ended = body::take(&mut self.decoder, true, &mut self.buf, &mut self.taken)?;
+            self.ended = body::take(&mut self.decoder, self.framed, &mut self.buf, &mut self.taken)?;
         }
-        let Some(kept) = &mut self.kept else { return Ok(true) };
-        let body = self.taken - self.head_len;
-        if body <= kept.limit && kept.lease.grow_to(body) {
+        if self.stream.is_some() {
             return Ok(true);
         }
+        let held = self.taken - self.head_len;
+        Ok(self.still_kept(held))
+    }
+
+    /// With `held` bytes of body, whether it is still kept if it was.
+    fn still_kept(&mut self, held: usize) -> bool {
+        let Some(kept) = &mut self.kept else { return true };
+        if held <= kept.limit && kept.lease.grow_to(held) {
+            return true;
+        }
         self.kept = None;
-        Ok(false)
+        false
     }
 
     /// Reads more of the body once, if there is room; pending without a waker when there is none.
@@ -175,7 +312,11 @@ impl Request {
 
     /// Turns the rest of the connection into one endless body, for a tunnel.
     pub fn become_raw(&mut self) {
+        if self.stream.is_some() {
+            return;
+        }
         debug_assert!(self.ended);
+        self.framed = true;
         self.decoder = BodyDecoder::verbatim(BodyFraming::UntilClose, &Limits::default());
         self.ended = false;
     }
@@ -201,6 +342,7 @@ impl Request {
             self.buf.truncate(self.buf.len() - (self.taken - self.head_len));
             self.sent = self.head_len;
             self.taken = self.head_len;
+            self.let_go = true;
         }
         if self.buf.len() < self.buf.capacity() {
             return true;

@@ -6,6 +6,7 @@
 
 mod answer;
 mod proxy_status;
+mod stream;
 mod table;
 mod wording;
 
@@ -15,7 +16,8 @@ use plimsoll_resilience::{Block, Cause, Reason, Rejection, Timestamp};
 
 pub use answer::{AnswerForm, write_answer};
 pub use proxy_status::says_pushback;
-pub use table::{GrpcCode, LoadHint, Pushback, Row, row_of};
+pub use stream::{grpc_answer, stream_answer};
+pub use table::{LoadHint, Pushback, Row, row_of};
 
 /// What was observed and what was allowed, in the unit that belongs to the reason: calls for a bulkhead, what the
 /// cause says for a breaker, attempts or retries for the end of retrying, milliseconds for a clock, bytes or fields for a size.

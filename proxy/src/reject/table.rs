@@ -1,26 +1,7 @@
 //! The one table of what each reason looks like from outside: contract.md section 1.
 
 use plimsoll_resilience::Reason;
-
-/// The gRPC status codes that an answer of our own may carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum GrpcCode {
-    /// `CANCELLED`
-    Cancelled = 1,
-    /// `DEADLINE_EXCEEDED`
-    DeadlineExceeded = 4,
-    /// `PERMISSION_DENIED`
-    PermissionDenied = 7,
-    /// `RESOURCE_EXHAUSTED`
-    ResourceExhausted = 8,
-    /// `UNIMPLEMENTED`
-    Unimplemented = 12,
-    /// `INTERNAL`
-    Internal = 13,
-    /// `UNAVAILABLE`
-    Unavailable = 14,
-}
+use plimsoll_resilience::codes::GrpcCode;
 
 /// What `grpc-retry-pushback-ms` says about a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

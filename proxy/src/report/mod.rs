@@ -37,6 +37,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::{Reason, Summary};
 
 use arc_swap::ArcSwap;
@@ -59,7 +60,7 @@ pub use events::{CircuitChange, Events, Message, PolicyChange};
 pub use log::{Log, LogError, start_log};
 pub use reading::{Counted, Dropped, Reading};
 pub use spool::Target;
-pub(crate) use stats::{ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, MODES, RETRY_DENIED_CAUSES, Slot};
+pub(crate) use stats::{ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, MODES, OK_CLASS, RETRY_DENIED_CAUSES, Slot};
 pub use text::timestamp;
 pub use worker::{Collection, WorkerReport};
 
@@ -113,6 +114,8 @@ pub struct CallReport<'a> {
     pub facts: CallFacts<'a>,
     /// The status the caller was sent; 0 if the call ended before one went out.
     pub status: u16,
+    /// The status of a gRPC call, where it got one.
+    pub grpc: Option<GrpcCode>,
     /// The answer the proxy made itself, or the cut it made in one.
     pub refusal: Option<&'a Refusal<'a>>,
     /// What the flight says of it: attempts, outcomes, latency, time in queues.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::{Outcome, Reason, RetryDenied, Summary};
 
 use super::decisions::KEPT_PER_HAND_OVER;
@@ -45,6 +46,8 @@ impl Buckets {
 
 /// Statuses by class; the last place is for calls that ended without any status.
 pub(crate) const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
+/// The one that gRPC's answers have, whatever they say.
+pub(crate) const OK_CLASS: &str = CLASSES[1];
 pub(crate) const ATTEMPT_KINDS: [&str; 2] = ["first", "retry"];
 const OUTCOMES: usize = Outcome::ALL.len();
 /// Every cause for which a retry was not made, in the order of the enum.
@@ -79,14 +82,14 @@ pub(crate) struct Slot {
     pub touched: bool,
     pub started: u64,
     pub ended: [u64; CLASSES.len()],
+    /// Those of them that were gRPC and ended with a status, by its number.
+    pub grpc: Option<Box<[u64; GrpcCode::ALL.len()]>>,
     pub duration: Buckets,
     pub queue_wait: Buckets,
     pub deadline_remaining: Buckets,
     pub attempts: [[u64; OUTCOMES]; ATTEMPT_KINDS.len()],
     pub refused: [[u64; Reason::ALL.len()]; MODES.len()],
     pub retries_denied: [u64; RETRY_DENIED],
-    /// Bytes of opaque connections: from the caller, to the caller.
-    pub opaque_bytes: [u64; 2],
     /// Retries that a retry block in `Observe` would have made.
     pub retries_observed: u64,
     /// Decisions already copied into the log since the hand-over; see [`super::decisions`].
@@ -101,13 +104,13 @@ impl Default for Slot {
             touched: false,
             started: 0,
             ended: [0; CLASSES.len()],
+            grpc: None,
             duration: Buckets::default(),
             queue_wait: Buckets::default(),
             deadline_remaining: Buckets::default(),
             attempts: [[0; OUTCOMES]; ATTEMPT_KINDS.len()],
             refused: [[0; Reason::ALL.len()]; MODES.len()],
             retries_denied: [0; RETRY_DENIED],
-            opaque_bytes: [0; 2],
             retries_observed: 0,
             decisions_kept: [0; Reason::ALL.len()],
             latency: None,
@@ -130,6 +133,9 @@ impl Slot {
         self.touched |= other.touched;
         self.started += other.started;
         add_all(&mut self.ended, &other.ended);
+        if let Some(theirs) = &other.grpc {
+            add_all(self.grpc.get_or_insert_default(), theirs);
+        }
         self.duration.add(&other.duration);
         self.queue_wait.add(&other.queue_wait);
         self.deadline_remaining.add(&other.deadline_remaining);
@@ -137,7 +143,6 @@ impl Slot {
             add_all(mine, theirs);
         }
         add_all(&mut self.retries_denied, &other.retries_denied);
-        add_all(&mut self.opaque_bytes, &other.opaque_bytes);
         self.retries_observed += other.retries_observed;
         for (mine, theirs) in self.refused.iter_mut().zip(&other.refused) {
             add_all(mine, theirs);
@@ -220,6 +225,9 @@ impl Batch {
         }
         let slot = self.slot(report.stats);
         slot.ended[class_of(report.status)] += 1;
+        if let Some(code) = report.grpc {
+            slot.grpc.get_or_insert_default()[usize::from(code.number())] += 1;
+        }
         slot.duration.record(report.duration);
         if let Some(remaining) = report.deadline_remaining {
             slot.deadline_remaining.record(remaining);

@@ -24,6 +24,7 @@ pub(crate) fn report() -> CallReport<'static> {
         stats: StatsId::UNLISTED,
         facts: facts(),
         status: 200,
+        grpc: None,
         refusal: None,
         summary: Summary {
             attempts: 1,

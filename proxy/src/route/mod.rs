@@ -1,7 +1,6 @@
 //! Room 4: which dependency, which of its rules, and where to?
 
 pub mod hosts;
-mod opaque;
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
@@ -9,19 +8,19 @@ use std::sync::Arc;
 
 use std::borrow::Cow;
 
-use plimsoll_h1::{Method, RequestHead, TargetForm};
+use plimsoll_h1::{RequestHead, TargetForm};
 use plimsoll_policy::normal_path;
 use plimsoll_resilience::Reason;
 
 use self::hosts::split_authority;
-pub use self::opaque::find_opaque;
 use crate::capture::{Origin, Purpose};
+use crate::exchange::is_tunnel_asked;
 use crate::reject::Refusal;
 use crate::runtime::process::Process;
 use crate::snapshot::{Endpoints, Route, Service, ServiceIndex, Snapshot};
 
 /// Where a call belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Routed {
     service: ServiceIndex,
     route: usize,
@@ -29,7 +28,7 @@ pub struct Routed {
 }
 
 /// Where a call goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Target {
     /// To one of the dependency's endpoints.
     Endpoints,
@@ -86,10 +85,10 @@ pub fn find(
     head: &RequestHead,
     buf: &[u8],
 ) -> Result<Routed, NotRouted> {
-    if head.method == Method::Connect {
+    if is_tunnel_asked(head) && origin.purpose != Purpose::Outbound {
         return Err(NotRouted::new(
             Reason::Forbidden,
-            "CONNECT is not served here; call the dependency itself, or its `listen` address",
+            "CONNECT is served by the outbound listener, to who is told to use it as a proxy (HTTPS_PROXY)",
         ));
     }
     // Looked at only where something depends on it.

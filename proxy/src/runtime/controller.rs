@@ -20,7 +20,10 @@ use crate::admin::{Control, DependencyFacts, EndpointFacts, Facts, ForceOrder, F
 use crate::capture::Purpose;
 use crate::pick::Endpoint;
 use crate::report::{PolicyChange, Published};
-use crate::snapshot::{Compiled, Endpoints, Listen, Registry, Service, Snapshot, compile, listens};
+use crate::snapshot::{
+    Compiled, Endpoints, Follow, Listen, Registry, Service, Snapshot, compile, listens, originations,
+};
+use crate::tls::TlsConfigError;
 
 /// How often a `listen` that is in use is tried again, and how long between.
 const BIND_TRIES: u32 = 30;
@@ -77,6 +80,14 @@ pub enum Refused {
     /// Two policies for one destination.
     #[error(transparent)]
     Ambiguous(#[from] plimsoll_policy::Ambiguous),
+    /// The files or the name of `target.tls`.
+    #[error("{policy}: spec.target.tls: {error}")]
+    Tls {
+        /// Whose.
+        policy: String,
+        /// What is wrong.
+        error: TlsConfigError,
+    },
     /// The proxy is on its way out and begins nothing new.
     #[error("the proxy is draining: no policy is taken any more")]
     Draining,
@@ -160,11 +171,14 @@ impl Controller {
         let options = &self.process.options;
         let (namespace, workload) = (options.namespace.as_deref(), options.workload.as_deref());
         set.check_for(namespace, workload)?;
+        let originations = originations(&set, namespace, workload, options.secrets_dir.as_deref())
+            .map_err(|(policy, error)| Refused::Tls { policy, error })?;
         let now = self.process.clock.now();
         let state = &mut *self.lock();
         let number = state.generation + 1;
         let bound = self.bind_new(&listens(&set, namespace, workload), &state.listening)?;
-        let compiled = compile(&set, namespace, workload, &mut state.registry, &generation_name(number), now);
+        let compiled =
+            compile(&set, namespace, workload, originations, &mut state.registry, &generation_name(number), now);
         self.put_in_force(compiled, bound, state, now);
         state.generation = number;
         state.yaml = set.to_yaml();
@@ -234,6 +248,8 @@ impl Controller {
         let callers = compiled.snapshot.inbound().connections.filter(|limit| limit.mode.enforces());
         self.process.callers.set_limit(callers.map(|limit| limit.config.max as usize));
         self.watch_names(&compiled.snapshot);
+        let follow = |follow: &Follow| self.process.resolver.follow(&follow.host, follow.port, &follow.policy);
+        compiled.snapshot.hold(compiled.follows.iter().map(follow).collect());
         self.process.snapshot.store(Arc::new(compiled.snapshot));
         for (listen, bound) in bound {
             let purpose = Purpose::Listen(bound.address);

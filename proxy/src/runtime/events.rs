@@ -65,7 +65,7 @@ mod tests {
     use plimsoll_resilience::breaker::Forced;
 
     use super::*;
-    use crate::snapshot::{Compiled, Registry, compile};
+    use crate::snapshot::{Compiled, Originations, Registry, compile};
 
     fn policy(routes: &[&str]) -> String {
         let routes = routes.iter().map(|name| format!("{{name: {name}, match: {{path: {{prefix: /{name}}}}}}}"));
@@ -86,7 +86,8 @@ mod tests {
         let mut registry = Registry::new(report, Arc::new(desk), 1);
         let mut next = |generation: &str, routes: &[&str]| -> Compiled {
             let set = parse(&[Source::new("test", policy(routes))]).unwrap();
-            let compiled = compile(&set, Some("shop"), None, &mut registry, generation, Timestamp::ZERO);
+            let compiled =
+                compile(&set, Some("shop"), None, Originations::default(), &mut registry, generation, Timestamp::ZERO);
             compiled.put_limits_in_force(Timestamp::ZERO);
             compiled
         };

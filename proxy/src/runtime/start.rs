@@ -27,9 +27,8 @@ use super::worker::{Message, Worker};
 use crate::admin::{BindError, Listeners, Token, TokenError};
 use crate::capture::{Own, Purpose};
 use crate::cli::Options;
-use crate::detect::Habits;
 use crate::report::{LogError, Report, start_log};
-use crate::snapshot::{Registry, Snapshot, compile};
+use crate::snapshot::{Originations, Registry, Snapshot, compile};
 
 /// Workers, unless told otherwise: a sidecar is a guest on its machine.
 const MOST_WORKERS: usize = 2;
@@ -106,16 +105,17 @@ fn prepare(options: Options, report: Report) -> Result<(Arc<Process>, Registry, 
     let snapshot = Arc::new(ArcSwap::from_pointee(Snapshot::empty()));
     let desk = EventDesk { report: report.clone(), snapshot: Arc::clone(&snapshot), clock };
     let mut registry = Registry::new(report.clone(), Arc::new(desk), random_seed());
-    let first = compile(&PolicySet::default(), None, None, &mut registry, "local-0", clock.now());
+    let first =
+        compile(&PolicySet::default(), None, None, Originations::default(), &mut registry, "local-0", clock.now());
     snapshot.store(Arc::new(first.snapshot));
+    let resolver = Resolver::start(options.dns_server.clone())?;
     let process = Process {
         options,
         clock,
         snapshot,
         drain: Drain::default(),
         own: Own::default(),
-        resolver: Resolver::start(Vec::new())?,
-        habits: Habits::default(),
+        resolver,
         kept_bodies: KeptBodies::default(),
         report,
         connections: Default::default(),

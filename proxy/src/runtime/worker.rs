@@ -26,11 +26,12 @@ use super::process::{Accepting, Process};
 use super::timers::Timers;
 use crate::capture::{Origin, Purpose};
 use crate::dependency::{Dependency, DependencyId};
+use crate::dial::Destination;
 use crate::exchange::Slot;
+use crate::pool::streams::StreamPool;
 use crate::pool::{Pool, Upstream};
 use crate::report::{Collection, WorkerReport};
 use crate::serve;
-use crate::serve::tcp::Pipes;
 use crate::snapshot::Snapshot;
 
 /// How often idle connections are looked over.
@@ -75,10 +76,10 @@ pub struct Worker {
     pub timers: Rc<Timers>,
     /// Spare buffers.
     pub buffers: Buffers,
-    /// Spare pipes.
-    pub pipes: Pipes,
     /// Idle connections to endpoints.
     pub pool: RefCell<Pool>,
+    /// Connections to endpoints that take many calls at once.
+    pub streams: RefCell<StreamPool>,
     /// Heads to decode into.
     pub request_heads: Spare<Box<RequestHead>>,
     /// Memory for calls in progress.
@@ -103,8 +104,8 @@ impl Worker {
             clock,
             timers: Timers::new(clock),
             buffers: Buffers::default(),
-            pipes: Pipes::default(),
             pool: RefCell::default(),
+            streams: RefCell::default(),
             request_heads: Spare::default(),
             response_heads: Spare::default(),
             slots: Spare::default(),
@@ -142,10 +143,22 @@ impl Worker {
         self.process.drain.phase()
     }
 
-    /// Whether only what is in flight is still served.
+    /// An idle connection. Unless what goes out on it may be sent again, it has to be beyond doubt.
     #[must_use]
-    pub fn is_closing(&self) -> bool {
-        self.phase() == Phase::Closing
+    pub fn take_idle(
+        &self,
+        dependency: DependencyId,
+        destination: &Destination,
+        security: u64,
+        repeatable: bool,
+    ) -> Option<Upstream> {
+        let take = |address| self.pool.borrow_mut().take(dependency, address, security, repeatable, self.now());
+        match destination {
+            Destination::Address(address) => take(*address),
+            Destination::Name(name, port) => {
+                self.process.resolver.known(name, *port).into_iter().flatten().find_map(take)
+            }
+        }
     }
 
     /// Gives a connection back whose last answer is complete.
@@ -197,7 +210,10 @@ impl Worker {
                 self.timers.ring_all();
                 self.sweep();
             }
-            Message::CloseIdle(dependency) => drop(self.pool.borrow_mut().close_one(dependency)),
+            Message::CloseIdle(dependency) => {
+                let _closed =
+                    self.pool.borrow_mut().close_one(dependency) || self.streams.borrow_mut().close_one(dependency);
+            }
             Message::Exit => {}
         }
     }
@@ -208,6 +224,11 @@ impl Worker {
         self.pool
             .borrow_mut()
             .sweep(self.now(), |dependency, address| snapshot.keeps_connections_to(dependency, address));
+        self.streams.borrow_mut().sweep(self.now(), |key| match key.destination {
+            Destination::Address(address) => snapshot.keeps_connections_to(key.dependency, address),
+            // Where the callers were going: whoever goes there again may use it.
+            Destination::Name(..) => true,
+        });
     }
 
     async fn accept(self: Rc<Self>, listener: TcpListener, purpose: Purpose, closing: CancellationToken) {

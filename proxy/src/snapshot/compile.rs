@@ -2,20 +2,22 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use plimsoll_policy::{DependencyPolicy, HostName, PolicySet, WorkloadPolicy};
+use plimsoll_policy::{DependencyPolicy, HostName, PolicySet, UpstreamProtocol, WorkloadPolicy};
 use plimsoll_resilience::protection::ProtectionConfig;
 use plimsoll_resilience::rejection::RouteId;
 use plimsoll_resilience::rules::{DeadlineRules, Rules, Timeouts};
 use plimsoll_resilience::time::Timestamp;
 use plimsoll_resilience::{Mode, Random};
 
-use super::{Endpoints, Resolved, Route, Service, ServiceIndex, Snapshot};
+use super::{Endpoints, Resolved, Route, Service, ServiceIndex, Snapshot, Upstreams};
 use crate::dependency::{Dependency, DependencyId, EventSink, UNLISTED};
 use crate::pick::Endpoint;
-use crate::report::{Direction, Report};
+use crate::report::{Direction, Report, Series};
+use crate::tls::{Origination, Settings, TlsConfigError};
 
 /// `timeouts.idle` of tunnels where nothing else is written.
 const TUNNEL_IDLE: Duration = Duration::from_secs(3600);
@@ -72,6 +74,8 @@ pub struct Compiled {
     pub snapshot: Snapshot,
     /// Where each `listen` leads.
     pub listens: Vec<(Listen, ServiceIndex)>,
+    /// Names in `hosts` whose addresses belong to them, in the order of their policies.
+    pub follows: Vec<Follow>,
     configs: Vec<(Arc<Dependency>, ProtectionConfig, Option<usize>)>,
 }
 
@@ -90,6 +94,17 @@ impl Listen {
     }
 }
 
+/// An entry of `target.hosts` with a name and a port.
+#[derive(Clone, Debug)]
+pub struct Follow {
+    /// The name.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Whose.
+    pub policy: Arc<str>,
+}
+
 impl Compiled {
     /// Hands the new limits to the machines. Called as the snapshot comes into force.
     pub fn put_limits_in_force(&self, now: Timestamp) {
@@ -106,17 +121,50 @@ pub fn listens(set: &PolicySet, namespace: Option<&str>, workload: Option<&str>)
     set.dependencies.iter().filter(|policy| policy.is_for(namespace, workload)).filter_map(Listen::of).collect()
 }
 
+/// TLS of the policies for one workload, by policy.
+pub type Originations = HashMap<String, Arc<Origination>>;
+
+/// Reads what the policies of one workload need for TLS.
+///
+/// # Errors
+/// Which policy cannot have it, and why.
+pub fn originations(
+    set: &PolicySet,
+    namespace: Option<&str>,
+    workload: Option<&str>,
+    secrets_dir: Option<&Path>,
+) -> Result<Originations, (String, TlsConfigError)> {
+    let own = set.dependencies.iter().filter(|policy| policy.is_for(namespace, workload));
+    let with_tls = own.filter_map(|policy| Some((policy.id.to_string(), policy.target.tls.as_ref()?)));
+    with_tls
+        .map(|(name, tls)| {
+            let path = |file: &Option<String>| file.as_ref().map(PathBuf::from);
+            let settings = Settings {
+                server_name: tls.server_name.clone(),
+                ca_file: path(&tls.ca_file),
+                cert_file: path(&tls.cert_file),
+                key_file: path(&tls.key_file),
+            };
+            match Origination::new(&settings, secrets_dir) {
+                Ok(origination) => Ok((name, origination)),
+                Err(error) => Err((name, error)),
+            }
+        })
+        .collect()
+}
+
 /// Compiles `set` for the proxy of one workload. What may refuse a generation comes before: here it gets its series,
 /// and a generation that is refused must not take the room of another one's.
 pub fn compile(
     set: &PolicySet,
     namespace: Option<&str>,
     workload: Option<&str>,
+    originations: Originations,
     registry: &mut Registry,
     generation: &str,
     now: Timestamp,
 ) -> Compiled {
-    let mut builder = Builder::new(registry, generation, now);
+    let mut builder = Builder::new(registry, originations, generation, now);
     let own = set.workloads.iter().find(|policy| policy.is_for(namespace, workload));
     builder.inbound(own);
     for policy in set.dependencies.iter().filter(|policy| policy.is_for(namespace, workload)) {
@@ -127,40 +175,31 @@ pub fn compile(
 
 struct Builder<'r> {
     registry: &'r mut Registry,
+    originations: Originations,
     now: Timestamp,
     compiled: Compiled,
 }
 
 impl<'r> Builder<'r> {
-    fn new(registry: &'r mut Registry, generation: &str, now: Timestamp) -> Self {
+    fn new(registry: &'r mut Registry, originations: Originations, generation: &str, now: Timestamp) -> Self {
         let config = ProtectionConfig::default();
         let dependency = registry.dependency(UNLISTED, &config, now);
         let stats = registry.report.series(Direction::Outbound, UNLISTED, None);
         let rules = Arc::new(without_policy());
-        let unlisted = Service {
-            dependency: Arc::clone(&dependency),
-            policy: None,
-            endpoints: Endpoints::AsAddressed,
-            connections: None,
-            breaker_mode: Mode::Disabled,
-            mode: Mode::Enforce,
-            hosts: Vec::new(),
-            rest: Route {
-                id: RouteId::REST,
-                name: None,
-                matcher: plimsoll_policy::Matcher::default(),
-                tunnel_rules: for_tunnels(&rules, TUNNEL_IDLE),
-                rules,
-                stats,
-            },
-            routes: Vec::new(),
-        };
+        let rest = rest_route(rules, TUNNEL_IDLE, stats);
+        let unlisted = Service::plain(Arc::clone(&dependency), rest);
         let mut snapshot = Snapshot::new(generation);
         snapshot.services.push(Arc::new(unlisted));
         Self {
             registry,
+            originations,
             now,
-            compiled: Compiled { snapshot, listens: Vec::new(), configs: vec![(dependency, config, None)] },
+            compiled: Compiled {
+                snapshot,
+                listens: Vec::new(),
+                follows: Vec::new(),
+                configs: vec![(dependency, config, None)],
+            },
         }
     }
 
@@ -173,23 +212,12 @@ impl<'r> Builder<'r> {
         if let Some(policy) = policy {
             self.compiled.snapshot.drain = policy.drain;
         }
+        let rest = rest_route(rules, policy.map_or(TUNNEL_IDLE, |policy| policy.tunnel_idle), stats);
         self.compiled.snapshot.services.push(Arc::new(Service {
-            dependency: Arc::clone(&dependency),
             policy: name.map(Into::into),
-            endpoints: Endpoints::AsAddressed,
             connections: policy.and_then(|policy| policy.connections),
-            breaker_mode: Mode::Disabled,
-            mode: Mode::Enforce,
-            hosts: Vec::new(),
-            rest: Route {
-                id: RouteId::REST,
-                name: None,
-                matcher: plimsoll_policy::Matcher::default(),
-                tunnel_rules: for_tunnels(&rules, policy.map_or(TUNNEL_IDLE, |policy| policy.tunnel_idle)),
-                rules,
-                stats,
-            },
-            routes: Vec::new(),
+            ports: policy.map(|policy| policy.ports.clone()).unwrap_or_default(),
+            ..Service::plain(Arc::clone(&dependency), rest)
         }));
         // `maxConnections` of a workload is about callers' connections, which are counted where they are accepted.
         self.compiled.configs.push((dependency, config, None));
@@ -220,23 +248,23 @@ impl<'r> Builder<'r> {
             tunnel_rules: for_tunnels(&route.rules, route.tunnel_idle),
             stats: stats(Some(&route.name)),
         });
+        let rest = rest_route(Arc::clone(&policy.rules), policy.tunnel_idle, stats(None));
         let service = Service {
-            dependency: Arc::clone(&dependency),
             policy: Some(name.as_str().into()),
             endpoints,
+            protocol: policy.target.protocol,
+            upstreams: match policy.target.upstream_protocol {
+                UpstreamProtocol::Same => Upstreams::AsCaller,
+                UpstreamProtocol::Http1 => Upstreams::Http1,
+                UpstreamProtocol::Http2 => Upstreams::Http2,
+            },
+            security: self.originations.remove(&name),
             connections: policy.connections,
             breaker_mode: policy.protection.breaker.as_ref().map_or(Mode::Disabled, |breaker| breaker.mode),
             mode: policy.mode,
             hosts: policy.target.hosts.iter().map(ToString::to_string).collect(),
-            rest: Route {
-                id: RouteId::REST,
-                name: None,
-                matcher: plimsoll_policy::Matcher::default(),
-                rules: Arc::clone(&policy.rules),
-                tunnel_rules: for_tunnels(&policy.rules, policy.tunnel_idle),
-                stats: stats(None),
-            },
             routes: routes.collect(),
+            ..Service::plain(Arc::clone(&dependency), rest)
         };
         self.compiled.snapshot.services.push(Arc::new(service));
         self.compiled.configs.push((
@@ -250,7 +278,12 @@ impl<'r> Builder<'r> {
         let snapshot = &mut self.compiled.snapshot;
         for host in &policy.target.hosts {
             match &host.name {
-                HostName::Exact(name) => snapshot.hosts.insert_exact(name, host.port, index),
+                HostName::Exact(name) => {
+                    snapshot.hosts.insert_exact(name, host.port, index);
+                    let policy = policy.id.to_string().into();
+                    let follow = host.port.map(|port| Follow { host: name.clone(), port, policy });
+                    self.compiled.follows.extend(follow);
+                }
                 HostName::Wildcard(parent) => snapshot.hosts.insert_below(parent, host.port, index),
             }
         }
@@ -273,6 +306,18 @@ impl Snapshot {
     /// Says what is listened on, once it is known.
     pub fn listen_on(&mut self, address: SocketAddr, service: ServiceIndex) {
         self.listens.push((address, service));
+    }
+}
+
+/// The route of calls that no named one is for.
+fn rest_route(rules: Arc<Rules>, tunnel_idle: Duration, stats: Series) -> Route {
+    Route {
+        id: RouteId::REST,
+        name: None,
+        matcher: plimsoll_policy::Matcher::default(),
+        tunnel_rules: for_tunnels(&rules, tunnel_idle),
+        rules,
+        stats,
     }
 }
 

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use plimsoll_policy::{AddressPattern, ConnectionLimit, Drain, Matcher};
+use plimsoll_policy::{AddressPattern, ConnectionLimit, Drain, Matcher, PortPolicy, Protocol};
 use plimsoll_resilience::rejection::RouteId;
 use plimsoll_resilience::rules::Rules;
 use plimsoll_resilience::{Mode, Moded};
 
-pub use self::compile::{Compiled, Listen, Registry, compile, listens};
+pub use self::compile::{Compiled, Follow, Listen, Originations, Registry, compile, listens, originations};
 use crate::dependency::{Dependency, DependencyId};
 use crate::pick::Endpoint;
 use crate::report::Series;
 use crate::route::hosts::Hosts;
+use crate::runtime::resolver::Followed;
+use crate::tls::Origination;
 
 /// Former `listen` addresses whose connections are still served.
 const MAX_RETIRED: usize = 64;
@@ -51,6 +53,8 @@ pub struct Snapshot {
     addresses: Vec<(AddressPattern, ServiceIndex)>,
     /// Few enough to be looked through.
     listens: Vec<(SocketAddr, ServiceIndex)>,
+    /// Keeps what `hosts` names in the address book.
+    followed: Vec<Arc<Followed>>,
 }
 
 /// A dependency, or the workload itself, as one generation has it.
@@ -62,6 +66,14 @@ pub struct Service {
     pub policy: Option<Arc<str>>,
     /// Where its calls go.
     pub endpoints: Endpoints,
+    /// What its callers speak.
+    pub protocol: Protocol,
+    /// What is spoken at each port of the workload; other ports are `Auto`.
+    pub ports: Vec<PortPolicy>,
+    /// What is spoken with its endpoints.
+    pub upstreams: Upstreams,
+    /// TLS that we originate.
+    pub security: Option<Arc<Origination>>,
     /// `maxConnections`: to the dependency, or for the workload from its callers.
     pub connections: Option<Moded<ConnectionLimit>>,
     /// The mode of its breaker.
@@ -91,6 +103,17 @@ pub struct Route {
     pub tunnel_rules: Arc<Rules>,
     /// Where its calls are counted.
     pub stats: Series,
+}
+
+/// What is spoken with the endpoints of a dependency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upstreams {
+    /// What the caller speaks.
+    AsCaller,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2; through TLS HTTP/1.1 as well, where the server chooses that.
+    Http2,
 }
 
 /// Where calls go.
@@ -152,6 +175,7 @@ impl Snapshot {
             hosts: Hosts::default(),
             addresses: Vec::new(),
             listens: Vec::new(),
+            followed: Vec::new(),
         }
     }
 
@@ -182,6 +206,11 @@ impl Snapshot {
     #[must_use]
     pub fn by_listen(&self, address: SocketAddr) -> Option<ServiceIndex> {
         self.listens.iter().find(|(listen, _)| *listen == address).map(|(_, index)| *index)
+    }
+
+    /// Keeps these names in the address book for as long as it lives.
+    pub fn hold(&mut self, followed: Vec<Arc<Followed>>) {
+        self.followed = followed;
     }
 
     /// The workload itself.
@@ -229,6 +258,25 @@ impl Snapshot {
 }
 
 impl Service {
+    /// A service that goes where its callers were going, with no limit of its own.
+    fn plain(dependency: Arc<Dependency>, rest: Route) -> Self {
+        Self {
+            dependency,
+            policy: None,
+            endpoints: Endpoints::AsAddressed,
+            protocol: Protocol::Auto,
+            ports: Vec::new(),
+            upstreams: Upstreams::AsCaller,
+            security: None,
+            connections: None,
+            breaker_mode: Mode::Disabled,
+            mode: Mode::Enforce,
+            hosts: Vec::new(),
+            rest,
+            routes: Vec::new(),
+        }
+    }
+
     /// The route for a request: the first named one that matches, else the rest. 0 is the rest.
     #[must_use]
     pub fn route_for(&self, request: &impl plimsoll_policy::Request) -> usize {

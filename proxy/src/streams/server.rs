@@ -67,7 +67,10 @@ impl Connection {
                         self.state = State::Ended;
                         return Poll::Ready(self.peer.flood().map(|what| Err(ConnectionError::Flood(what))));
                     }
-                    Poll::Pending if self.peer.begins_flood() => open.abrupt_shutdown(Code::ENHANCE_YOUR_CALM.0.into()),
+                    Poll::Pending if self.peer.begins_flood() => {
+                        self.peer.on_over();
+                        open.abrupt_shutdown(Code::ENHANCE_YOUR_CALM.0.into());
+                    }
                     Poll::Pending => return Poll::Pending,
                 },
                 State::Ended => return Poll::Ready(None),
@@ -99,9 +102,18 @@ impl Connection {
     /// Ends the connection with all its calls, and tells the caller why. To be polled to its end.
     pub fn end_now(&mut self, code: Code) {
         match &mut self.state {
-            State::Open(open) => open.abrupt_shutdown(code.0.into()),
+            State::Open(open) => {
+                self.peer.on_over();
+                open.abrupt_shutdown(code.0.into());
+            }
             State::Greeting(_) | State::Ended => self.state = State::Ended,
         }
+    }
+
+    /// Whether it has been ended from here, for whatever reason, and only its last words are on their way.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.peer.is_over()
     }
 
     /// Whether a call is in progress.

@@ -131,7 +131,7 @@ impl Peer {
 
     /// Whether no stream can be begun any more.
     pub(super) fn is_over(&self) -> bool {
-        self.over.get() || self.went_away.get().is_some()
+        self.over.get() || (self.role == Role::Endpoint && self.went_away.get().is_some())
     }
 
     /// The connection has ended.

@@ -17,7 +17,8 @@ use super::files::{FileError, Root, Stamp};
 /// Sessions that can be resumed: up to 8 tickets for each of 64 names, about 1.5 KB each.
 const SESSIONS: usize = 512;
 
-/// What policy says about TLS towards one dependency.
+/// What policy says about TLS towards one dependency. Files are below `--secrets-dir`; an absolute path is taken as it is,
+/// since the model of policy has one only from a file that was named on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// The name that is asked for (SNI) and that the certificate must hold, a DNS name or an IP address; without it, the
@@ -29,8 +30,6 @@ pub struct Settings {
     pub cert_file: Option<PathBuf>,
     /// Its key (PEM: PKCS#8, PKCS#1 or SEC1, without a passphrase).
     pub key_file: Option<PathBuf>,
-    /// Whether the names above may be absolute paths: so in policy files that were named on the command line.
-    pub absolute_paths: bool,
 }
 
 /// Why settings or their files cannot be used.
@@ -92,6 +91,18 @@ impl Loaded {
     }
 }
 
+impl From<&plimsoll_policy::Tls> for Settings {
+    fn from(tls: &plimsoll_policy::Tls) -> Self {
+        let path = |name: &Option<String>| name.as_ref().map(PathBuf::from);
+        Self {
+            server_name: tls.server_name.clone(),
+            ca_file: path(&tls.ca_file),
+            cert_file: path(&tls.cert_file),
+            key_file: path(&tls.key_file),
+        }
+    }
+}
+
 impl Settings {
     fn files(&self) -> [Option<&Path>; 3] {
         [self.ca_file.as_deref(), self.cert_file.as_deref(), self.key_file.as_deref()]
@@ -100,10 +111,6 @@ impl Settings {
     /// Whether there is anything that could change.
     pub(super) fn has_files(&self) -> bool {
         self.files().iter().any(Option::is_some)
-    }
-
-    pub(super) fn root<'a>(&self, secrets_dir: Option<&'a Path>) -> Root<'a> {
-        Root { dir: secrets_dir, absolute_paths: self.absolute_paths }
     }
 
     /// The name that every certificate must hold, if policy says one.
@@ -115,13 +122,13 @@ impl Settings {
 
     /// The state of the files now.
     pub(super) fn stamps(&self, secrets_dir: Option<&Path>) -> Stamps {
-        let root = self.root(secrets_dir);
+        let root = Root(secrets_dir);
         self.files().map(|name| name.map(|name| root.stamp(name)))
     }
 
     /// Reads the files and makes of them what a handshake needs. The stamps are told in either case.
     pub(super) fn load(&self, secrets_dir: Option<&Path>) -> (Stamps, Result<Loaded, TlsConfigError>) {
-        let root = self.root(secrets_dir);
+        let root = Root(secrets_dir);
         let read = self.files().map(|name| name.map(|name| root.read(name)));
         let stamps = read.each_ref().map(|file| file.as_ref().map(|(stamp, _)| *stamp));
         let contents = read.map(|file| file.map(|(_, content)| content));

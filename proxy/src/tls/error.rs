@@ -86,6 +86,13 @@ impl TlsError {
         error.get_ref()?.downcast_ref()
     }
 
+    /// Whether the endpoint refuses who we are. With TLS 1.3 it says so after the handshake, in place of an answer; no call
+    /// has been looked at by then, since without early data none is read before that.
+    #[must_use]
+    pub fn refuses_us(&self) -> bool {
+        matches!(self, Self::ClientCertificateRequired | Self::ClientCertificateRefused(_))
+    }
+
     /// From what a failed handshake gave. `identified`: we have a certificate to show.
     pub(super) fn of_handshake(error: &io::Error, offer: Offer, identified: bool) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {

@@ -4,6 +4,8 @@
 //! folder: not by `..`, not by a link. Links that stay inside are followed; Kubernetes swaps secrets with them
 //! (`tls.crt -> ..data/tls.crt`, `..data -> ..2026_01_01`). The kernel holds this for the whole walk
 //! (`openat2`, RESOLVE_BENEATH), so nothing can be swapped between a check and its use.
+//!
+//! Absolute paths are opened as they are: plimsoll-policy refuses them but in files that the command line names.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -29,12 +31,6 @@ pub enum FileError {
     /// The folder cannot be opened.
     #[error("--secrets-dir cannot be opened: {0}")]
     SecretsDir(io::Error),
-    /// `/...` in a policy that was not named on the command line.
-    #[error(
-        "absolute paths are only for policy files that are named on the command line; \
-         write a name below --secrets-dir"
-    )]
-    Absolute,
     /// `..`, or a link.
     #[error("the name leads out of --secrets-dir, itself or by a link")]
     Outside,
@@ -55,12 +51,9 @@ pub enum FileError {
     Content(&'static str),
 }
 
-/// Where names lead to, and whether they may be absolute.
+/// The folder that names are below.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Root<'a> {
-    pub dir: Option<&'a Path>,
-    pub absolute_paths: bool,
-}
+pub(super) struct Root<'a>(pub Option<&'a Path>);
 
 /// Tells one state of a file from another without reading it. `None`: it could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,15 +88,10 @@ impl Root<'_> {
     }
 
     fn open(&self, name: &Path) -> Result<(File, Metadata), FileError> {
-        let file = match (name.is_absolute(), self.dir) {
-            (true, _) if self.absolute_paths => {
-                let mut options = File::options();
-                options.read(true).custom_flags(FLAGS.bits());
-                options.open(name).map_err(FileError::Unreadable)?
-            }
-            (true, _) => return Err(FileError::Absolute),
-            (false, None) => return Err(FileError::NoSecretsDir),
-            (false, Some(dir)) => open_beneath(dir, name)?,
+        let file = if name.is_absolute() {
+            File::options().read(true).custom_flags(FLAGS.bits()).open(name).map_err(FileError::Unreadable)?
+        } else {
+            open_beneath(self.0.ok_or(FileError::NoSecretsDir)?, name)?
         };
         let metadata = file.metadata().map_err(FileError::Unreadable)?;
         if metadata.is_file() { Ok((file, metadata)) } else { Err(FileError::NotAFile) }

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use plimsoll_resilience::time::Timestamp;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -24,7 +27,12 @@ pub struct Origination {
     loaded: ArcSwap<Loaded>,
     /// The files as they were when they were last read, to good or bad effect.
     seen: Mutex<Stamps>,
+    /// When a failed handshake was last told, in nanoseconds; 0: never.
+    told: AtomicU64,
 }
+
+/// How long failures of one dependency's handshakes are not told again.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// What a look at the files has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +66,7 @@ impl Origination {
             server_name,
             loaded: ArcSwap::from_pointee(loaded?),
             seen: Mutex::new(seen),
+            told: AtomicU64::new(0),
         });
         watch::add(&origination);
         Ok(origination)
@@ -68,6 +77,12 @@ impl Origination {
     #[must_use]
     pub fn id(&self) -> u64 {
         self.loaded.load().id
+    }
+
+    /// Whether the settings say which name the server has to prove, whatever the caller addressed.
+    #[must_use]
+    pub fn names_server(&self) -> bool {
+        self.server_name.is_some()
     }
 
     /// Looks whether the files have changed, and reads them if so. Done every few seconds by a thread of its own.
@@ -95,6 +110,14 @@ impl Origination {
                 Refreshed::Kept
             }
         }
+    }
+
+    /// Whether a failure is to be told to people now: the first, and then one every ten seconds.
+    pub fn may_tell(&self, now: Timestamp) -> bool {
+        let told = self.told.load(Ordering::Relaxed);
+        let is_due = told == 0 || now.saturating_since(Timestamp::from_nanos(told)) >= QUIET;
+        let now = now.as_nanos().max(1);
+        is_due && self.told.compare_exchange(told, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Makes the session on a connection that was made. Cancelling it closes the connection. It has no clock of its own:

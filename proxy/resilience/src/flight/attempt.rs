@@ -26,7 +26,7 @@ impl Flight {
         if self.phase != Phase::Picking {
             return;
         }
-        self.endpoint = Some(endpoint);
+        self.holdings.endpoint = Some(endpoint);
         protection.begin_socket_wait(&mut self.holdings);
         // One that opened a moment ago has woken those who were waiting then.
         self.reconsider_pick(protection, now);
@@ -38,7 +38,7 @@ impl Flight {
             self.outbox.push(Out::Abandon);
             return self.refuse_pick(rejection, protection, now);
         }
-        let Some(endpoint) = self.endpoint else { return };
+        let Some(endpoint) = self.holdings.endpoint else { return };
         if let Err(rejection) = protection.ask_endpoint(&mut self.holdings, endpoint, self.asker, now) {
             self.outbox.push(Out::Abandon);
             self.pick_again(rejection, protection, now);
@@ -51,7 +51,7 @@ impl Flight {
         if self.phase != Phase::Picking {
             return;
         }
-        self.endpoint = Some(endpoint);
+        self.holdings.endpoint = Some(endpoint);
         protection.end_socket_wait(&mut self.holdings);
         if let Err(rejection) = self.renew_ticket(protection, now) {
             return self.refuse_pick(rejection, protection, now);
@@ -59,6 +59,7 @@ impl Flight {
         if let Err(rejection) = protection.take_endpoint_ticket(&mut self.holdings, endpoint, self.asker, now) {
             return self.pick_again(rejection, protection, now);
         }
+        protection.enter_endpoint(&mut self.holdings, endpoint, now);
         self.arm_probe(protection, now);
         self.count_attempt();
         self.phase = Phase::Connecting;
@@ -190,14 +191,13 @@ impl Flight {
         if self.call_is_over(protection, now) {
             return;
         }
-        protection.give_back_endpoint_ticket(&mut self.holdings, now);
+        protection.give_back_endpoint(&mut self.holdings, now);
         protection.end_socket_wait(&mut self.holdings);
         self.stop_clocks();
         // That one was none.
         self.attempts -= u32::from(self.phase > Phase::Picking);
         self.facts.fresh_spent = true;
         self.facts.fresh = true;
-        self.endpoint = None;
         self.phase = Phase::Picking;
         self.outbox.push(Out::Attempt);
     }
@@ -297,7 +297,7 @@ impl Flight {
         self.facts.ever_slow = true;
         self.slow_at = Timestamp::MAX;
         match self.facts.opaque {
-            true => protection.mark_turn_slow(&mut self.holdings, self.endpoint, now),
+            true => protection.mark_turn_slow(&mut self.holdings, now),
             false => protection.mark_slow(&mut self.holdings, now),
         }
     }

@@ -55,7 +55,7 @@ use crate::outcome::Outcome;
 use crate::protection::{Admitted, Holdings, Protection, Wish};
 use crate::random::Random;
 use crate::reason::Reason;
-use crate::rejection::{Block, EndpointKey, Rejection};
+use crate::rejection::{Block, Rejection};
 use crate::rules::{Rules, Streaming};
 use crate::time::Timestamp;
 
@@ -146,8 +146,6 @@ pub struct Flight {
     random: Random,
     /// Paid for a retry of which nothing is sent yet.
     token: Option<Token>,
-    /// Where the attempt goes, or the last one went.
-    endpoint: Option<EndpointKey>,
     /// What went wrong last, or why the call ended.
     trouble: Option<Rejection>,
     denied: Option<RetryDenied>,
@@ -201,7 +199,6 @@ impl Flight {
             backoff: Backoff::default(),
             random: Random::new(call.seed),
             token: None,
-            endpoint: None,
             trouble: None,
             denied: None,
             attempts: 0,
@@ -299,7 +296,7 @@ impl Flight {
                     Asker::Retry => AttemptKind::Retry,
                 },
                 fresh_connection: self.facts.fresh,
-                avoid: self.endpoint,
+                avoid: self.holdings.endpoint,
             }),
             Out::Abandon => Action::Abandon,
             Out::Keep => Action::Keep,

@@ -49,7 +49,7 @@ impl Flight {
         self.note_slow(protection, now);
         let first = self.phase != Phase::Answering;
         if self.is_in_turn() && !self.facts.slow {
-            protection.end_turn(&self.holdings, self.endpoint, now);
+            protection.end_turn(&self.holdings, now);
         }
         self.clock = AttemptClock::STOPPED;
         self.slow_at = Timestamp::MAX;

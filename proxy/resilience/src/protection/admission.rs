@@ -172,6 +172,7 @@ impl Protection {
     #[inline]
     pub(crate) fn finish(&mut self, holdings: &mut Holdings, ended: Ended, age: Duration, now: Timestamp) {
         self.record(holdings, ended, age, now);
+        self.leave_endpoint(holdings, ended, now);
         self.release_permits(holdings, now);
         self.debug_check();
     }
@@ -191,13 +192,15 @@ impl Protection {
         self.finish(holdings, Ended::Refused, Duration::ZERO, now);
     }
 
-    /// A pooled connection was dead: the ticket of its endpoint goes back, the permits stay.
-    pub(crate) fn give_back_endpoint_ticket(&mut self, holdings: &mut Holdings, now: Timestamp) {
+    /// A pooled connection was dead: the endpoint and its ticket are given back, the permits stay.
+    pub(crate) fn give_back_endpoint(&mut self, holdings: &mut Holdings, now: Timestamp) {
         let by_endpoint = |held: &mut HeldTicket| matches!(held.key, BreakerKey::Endpoint(_));
         if let Some(HeldTicket { key, ticket }) = holdings.ticket.take_if(by_endpoint) {
             self.breakers.record(key, ticket, Ended::Refused, Duration::ZERO, &mut self.routes, now);
             self.breakers.sweep(key, &mut self.routes, now);
         }
+        self.leave_endpoint(holdings, Ended::Refused, now);
+        holdings.endpoint = None;
         self.debug_check();
     }
 

@@ -35,17 +35,9 @@ impl std::fmt::Display for ForceError {
 impl std::error::Error for ForceError {}
 
 impl Protection {
-    /// With `scope: Endpoint`: whether a first attempt may go to this endpoint. Always true otherwise.
-    pub fn endpoint_allows(&mut self, endpoint: EndpointKey, now: Timestamp) -> bool {
-        self.endpoint_passes(endpoint, Asker::First, now)
-    }
-
-    /// As [`Protection::endpoint_allows`], for a retry: it is never a probe.
-    pub fn endpoint_allows_retry(&mut self, endpoint: EndpointKey, now: Timestamp) -> bool {
-        self.endpoint_passes(endpoint, Asker::Retry, now)
-    }
-
-    fn endpoint_passes(&mut self, endpoint: EndpointKey, asker: Asker, now: Timestamp) -> bool {
+    /// With `scope: Endpoint`: whether an attempt may go to this endpoint; a retry is never a probe. Always true
+    /// otherwise.
+    pub fn endpoint_allows(&mut self, endpoint: EndpointKey, asker: Asker, now: Timestamp) -> bool {
         if !self.breakers.is_by_endpoint() {
             return true;
         }

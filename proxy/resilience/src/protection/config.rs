@@ -52,6 +52,7 @@ impl Protection {
             slot.poll_granted_into(woken);
         }
         self.budget.reconfigure(config.budget);
+        self.balance(config.least_request);
         self.breakers.configure(config.breaker, &mut self.routes, now);
         self.drain_breakers();
         self.debug_check();

@@ -48,6 +48,10 @@ pub(crate) struct Holdings {
     pub(super) waits_at: Option<Level>,
     pub(super) waiter: Option<WaiterId>,
     pub(super) ticket: Option<HeldTicket>,
+    /// Where the attempt goes, or the last one went.
+    pub(crate) endpoint: Option<EndpointKey>,
+    /// The attempt is counted among those in flight there.
+    pub(super) counted: bool,
     /// A block that only observes would have refused this attempt.
     pub(super) refused_in_model: bool,
 }
@@ -62,6 +66,8 @@ impl Holdings {
             waits_at: None,
             waiter: None,
             ticket: None,
+            endpoint: None,
+            counted: false,
             refused_in_model: false,
         }
     }
@@ -81,8 +87,9 @@ impl Holdings {
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        let Self { of_route, of_dependency, ticket, waiter, .. } = self;
-        matches!((of_route, of_dependency, ticket, waiter), (Hold::Nothing, Hold::Nothing, None, None))
+        let Self { of_route, of_dependency, ticket, waiter, counted, .. } = self;
+        let held = (of_route, of_dependency, ticket, waiter, counted);
+        matches!(held, (Hold::Nothing, Hold::Nothing, None, None, false))
     }
 
     /// True if the permit of the route is held.

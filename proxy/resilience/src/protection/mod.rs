@@ -23,6 +23,7 @@
 //! *Not done*: it starts no call and holds no timer; whoever changes something drains events and woken calls after it.
 
 mod admission;
+mod balance;
 mod breakers;
 mod circuits;
 mod config;
@@ -47,6 +48,7 @@ use std::time::Duration;
 use crate::budget::{Budget, BudgetView, Token};
 use crate::bulkhead::WaiterId;
 use crate::event::Event;
+use crate::least_request::Loads;
 use crate::random::Random;
 use crate::rejection::{Rejected, Rejection, RouteId};
 use crate::time::Timestamp;
@@ -66,6 +68,9 @@ pub struct Protection {
     breakers: Breakers,
     budget: Budget,
     turns: Turns,
+    /// `loadBalancing.algorithm: LeastRequest`.
+    least_request: bool,
+    loads: Loads,
     median_latency: Option<Duration>,
     last_waiter: u64,
     /// Calls that have their permits and wait for a socket.
@@ -84,6 +89,8 @@ impl Protection {
             breakers: Breakers::new(Random::new(seed)),
             budget: Budget::new(config.budget),
             turns: Turns::default(),
+            least_request: false,
+            loads: Loads::default(),
             median_latency: None,
             last_waiter: 0,
             wait_for_socket: BTreeSet::new(),
@@ -115,6 +122,7 @@ impl Protection {
         self.bulkhead.check_invariants();
         self.connections.check_invariants();
         self.turns.check_invariants();
+        self.loads.check_invariants();
         self.routes.check_invariants();
         self.breakers.check_invariants();
         self.budget.check_invariants();

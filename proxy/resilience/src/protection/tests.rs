@@ -288,9 +288,9 @@ fn a_forced_state_stays_until_its_time_is_over() {
     let by_endpoint = Settings { scope: Scope::Endpoint, ..settings() };
     protection.reconfigure(&ProtectionConfig { breaker: breaker(by_endpoint), ..config() }, at(2));
     protection.force(None, Forced::Open, at(60_000), at(2)).unwrap();
-    assert!(!protection.endpoint_allows(crate::EndpointKey(9), at(3)));
+    assert!(!protection.endpoint_allows(crate::EndpointKey(9), Asker::First, at(3)));
     protection.force(None, Forced::Auto, at(0), at(3)).unwrap();
-    assert!(protection.endpoint_allows(crate::EndpointKey(8), at(3)));
+    assert!(protection.endpoint_allows(crate::EndpointKey(8), Asker::First, at(3)));
 }
 
 #[test]

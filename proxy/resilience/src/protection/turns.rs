@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::breaker::SlowTurn;
 use crate::event::Event;
-use crate::rejection::EndpointKey;
 use crate::time::Timestamp;
 use crate::window::TimeWindow;
 
@@ -54,26 +53,26 @@ impl Turns {
 
 impl Protection {
     /// A turn was answered before it was slow.
-    pub(crate) fn end_turn(&mut self, holdings: &Holdings, endpoint: Option<EndpointKey>, now: Timestamp) {
+    pub(crate) fn end_turn(&mut self, holdings: &Holdings, now: Timestamp) {
         self.turns.add(false, now);
         // The first turn of a connection is the connection's own entry.
         if holdings.ticket.is_none() && self.breakers.slow_turn() == SlowTurn::Enforce {
-            self.record_turn(holdings, endpoint, false, now);
+            self.record_turn(holdings, false, now);
         }
     }
 
     /// A turn that still runs has become slow.
-    pub(crate) fn mark_turn_slow(&mut self, holdings: &mut Holdings, endpoint: Option<EndpointKey>, now: Timestamp) {
+    pub(crate) fn mark_turn_slow(&mut self, holdings: &mut Holdings, now: Timestamp) {
         self.turns.add(true, now);
         match (self.breakers.slow_turn(), &holdings.ticket) {
             (SlowTurn::Observe, _) => self.events.push_back(Event::WouldCountSlow(holdings.route())),
             (SlowTurn::Enforce, Some(_)) => self.mark_slow(holdings, now),
-            (SlowTurn::Enforce, None) => self.record_turn(holdings, endpoint, true, now),
+            (SlowTurn::Enforce, None) => self.record_turn(holdings, true, now),
         }
     }
 
-    fn record_turn(&mut self, holdings: &Holdings, endpoint: Option<EndpointKey>, slow: bool, now: Timestamp) {
-        let of_endpoint = endpoint.filter(|_| self.breakers.is_by_endpoint()).map(BreakerKey::Endpoint);
+    fn record_turn(&mut self, holdings: &Holdings, slow: bool, now: Timestamp) {
+        let of_endpoint = holdings.endpoint.filter(|_| self.breakers.is_by_endpoint()).map(BreakerKey::Endpoint);
         let Some(key) = self.breakers.key_for(holdings.slot()).or(of_endpoint) else { return };
         if let Some(slot) = self.breakers.find_mut(key, &mut self.routes) {
             slot.breaker.record_turn(slow, now);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::breaker::State;
 use crate::budget::BudgetView;
+use crate::least_request::LoadView;
 use crate::mode::{Mode, Moded};
 use crate::rejection::{EndpointKey, RouteId};
 use crate::time::Timestamp;
@@ -37,6 +38,8 @@ pub struct ProtectionView {
     pub connection_rate: Option<ConnectionRateView>,
     /// Turns on opaque connections.
     pub turns: TurnsView,
+    /// With `loadBalancing.algorithm: LeastRequest`: every endpoint of which something is known.
+    pub loads: Vec<LoadView>,
     /// The retry budget.
     pub budget: BudgetView,
 }
@@ -105,6 +108,7 @@ impl Protection {
             bulkheads,
             connection_rate: self.connections.view(now),
             turns: self.turns.view(now),
+            loads: if self.least_request { self.loads.view(now) } else { Vec::new() },
             budget: self.budget.view(now),
         }
     }

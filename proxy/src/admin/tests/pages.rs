@@ -173,6 +173,7 @@ fn call(stats: StatsId, policy: Option<&'static str>) -> CallReport<'static> {
             route: None,
         },
         status: 200,
+        grpc: None,
         refusal: None,
         summary: Summary { attempts: 1, first: Some(Outcome::Success), ..Summary::default() },
         endpoint: None,

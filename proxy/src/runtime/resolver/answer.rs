@@ -71,7 +71,7 @@ pub enum ResolveError {
     #[error("this is no host name")]
     Malformed,
     /// Nothing that can be relied on has come back.
-    #[error("no name server has answered: {0}")]
+    #[error("no name server could answer: {0}")]
     NoAnswer(Arc<str>),
     /// What the system's resolver says.
     #[error("{0}")]

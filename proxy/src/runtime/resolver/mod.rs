@@ -14,6 +14,7 @@
 //! - [`system`] makes one look-up, with what [`conf`] reads; [`services`] says what SRV records mean.
 
 mod answer;
+mod book;
 mod conf;
 mod names;
 mod services;
@@ -33,8 +34,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+use self::answer::Found;
 pub use self::answer::ResolveError;
-use self::answer::{Answer, Found};
+pub use self::book::{AddressBook, Followed};
 use self::conf::Files;
 use self::names::{Asked, Names};
 use self::system::{Source, System};
@@ -43,8 +45,6 @@ use crate::snapshot::Resolved;
 
 /// How long a new answer is waited for where the one before is better than none: well within the time to connect.
 const WITH_ANOTHER: Duration = Duration::from_millis(500);
-/// Threads that ask the system's resolver, which blocks. What it does not answer holds up other names of its kind only.
-const MOST_THREADS: usize = 16;
 
 /// On whose behalf a name is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ enum Errand {
     /// To look up this name, and then whatever is due next.
     LookUp(Asker, Arc<str>),
     Watch(Weak<Resolved>),
+    Follow(Weak<Followed>),
 }
 
 impl Resolver {
@@ -80,10 +81,10 @@ impl Resolver {
 
     /// The same with somebody else to ask.
     fn start_with(source: Arc<dyn Source>) -> io::Result<Self> {
-        let desk = Arc::new(Desk { listed: Mutex::default(), unlisted: Mutex::default(), source });
+        let (listed, unlisted) = (Mutex::default(), Mutex::default());
+        let desk = Arc::new(Desk { listed, unlisted, book: AddressBook::default(), source });
         let (errands, received) = mpsc::unbounded_channel();
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MOST_THREADS).build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let known = Arc::clone(&desk);
         thread::Builder::new().name("dns".to_owned()).spawn(move || {
             runtime.block_on(serve(received, known));
@@ -109,19 +110,42 @@ impl Resolver {
         found.map(|answer| answer.with_port(port))
     }
 
-    /// What [`Self::resolve`] would give at once, if it would.
+    /// The addresses of `name` as last heard, for who may have a connection to one of them already. When their time is
+    /// over they are asked for anew, so that a connection is used on and a name that moves is followed all the same.
     #[must_use]
     pub fn known(&self, name: &str, port: u16) -> Option<Vec<SocketAddr>> {
-        let now = Instant::now();
-        let held = |asker| self.desk.names(asker).held(name, now)?.ok();
-        let answer: Option<Answer> = held(Asker::Dependency).or_else(|| held(Asker::Unlisted));
-        answer.map(|answer| answer.with_port(port))
+        let recall = |asker| {
+            let recalled = self.desk.names(asker).recall(name, Instant::now())?;
+            if !recalled.fresh {
+                // Not waited for; it is begun all the same, if there is room.
+                drop(self.ask(name, asker));
+            }
+            Some(recalled.answer)
+        };
+        let answer = recall(Asker::Dependency).or_else(|| recall(Asker::Unlisted))?;
+        Some(answer.with_port(port))
     }
 
     /// Keeps the addresses of a dependency up to date for as long as anyone holds `resolved`.
     pub fn watch(&self, resolved: &Arc<Resolved>) {
         // Without the thread the process is ending.
         let _ = self.errands.send(Errand::Watch(Arc::downgrade(resolved)));
+    }
+
+    /// Keeps the addresses of `name` in the book for as long as anyone holds what this returns, on behalf of `policy`.
+    pub fn follow(&self, name: &str, port: u16, policy: &Arc<str>) -> Arc<Followed> {
+        let (followed, fresh) = self.desk.book.open(name, port, policy);
+        if fresh {
+            // Without the thread the process is ending.
+            let _ = self.errands.send(Errand::Follow(Arc::downgrade(&followed)));
+        }
+        followed
+    }
+
+    /// Whose addresses are.
+    #[must_use]
+    pub fn book(&self) -> &AddressBook {
+        &self.desk.book
     }
 
     fn ask(&self, name: &str, asker: Asker) -> Asked {
@@ -155,6 +179,7 @@ async fn answered(mut told: watch::Receiver<Option<Found>>) -> Found {
 struct Desk {
     listed: Mutex<Names>,
     unlisted: Mutex<Names>,
+    book: AddressBook,
     source: Arc<dyn Source>,
 }
 
@@ -182,8 +207,13 @@ async fn serve(mut errands: mpsc::UnboundedReceiver<Errand>, desk: Arc<Desk>) {
         match errand {
             Errand::LookUp(asker, name) => drop(tokio::spawn(look_up_all(Arc::clone(&desk), asker, name))),
             Errand::Watch(watched) => drop(tokio::spawn(watches.clone().follow(watched))),
+            Errand::Follow(followed) => drop(tokio::spawn(follow(Arc::clone(&desk), followed))),
         }
     }
+}
+
+async fn follow(desk: Arc<Desk>, followed: Weak<Followed>) {
+    desk.book.follow(Arc::clone(&desk.source), followed).await;
 }
 
 async fn look_up_all(desk: Arc<Desk>, asker: Asker, first: Arc<str>) {

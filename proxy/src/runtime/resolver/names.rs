@@ -113,12 +113,22 @@ impl Lane {
     }
 }
 
+/// An answer of before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recalled {
+    /// The answer.
+    pub answer: Answer,
+    /// Whether it holds still.
+    pub fresh: bool,
+}
+
 impl Names {
-    /// The answer that holds at `now`.
+    /// The last answer, while it is of use.
     #[must_use]
-    pub fn held(&self, name: &str, now: Instant) -> Option<Found> {
+    pub fn recall(&self, name: &str, now: Instant) -> Option<Recalled> {
         let held = self.held.get(&*folded(name))?;
-        (now < held.until).then(|| held.found.clone())
+        let answer = held.found.as_ref().ok().filter(|_| now < held.outlives)?.clone();
+        Some(Recalled { answer, fresh: now < held.until })
     }
 
     /// What there is for someone who asks for `name` at `now`.
@@ -127,10 +137,10 @@ impl Names {
             return Asked::Answered(Err(ResolveError::TooLong));
         }
         let name = folded(name);
-        if let Some(found) = self.held(&name, now) {
-            return Asked::Answered(found);
-        }
-        let before = self.outlived(&name, now);
+        let before = match self.held.get(&*name) {
+            Some(held) if now < held.until => return Asked::Answered(held.found.clone()),
+            _ => self.recall(&name, now).map(|recalled| recalled.answer),
+        };
         if let Some(flight) = self.flights.get(&*name) {
             return Asked::Waits { told: flight.told.subscribe(), before };
         }
@@ -187,12 +197,6 @@ impl Names {
             },
             found => Held { outlives: until + OUTLIVES, found, until, prompt },
         }
-    }
-
-    /// An answer whose time is over, and that is better than none.
-    fn outlived(&self, name: &str, now: Instant) -> Option<Answer> {
-        let held = self.held.get(name)?;
-        held.found.as_ref().ok().filter(|_| now < held.outlives).cloned()
     }
 
     /// One more of `lane` takes a place from it and from the lanes before it.

@@ -25,6 +25,7 @@ use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use tokio::sync::Semaphore;
 
 use super::answer::{Answer, Found, LONGEST, ResolveError, SHORTEST, WITHOUT_TTL};
 use super::conf::{Conf, Files};
@@ -37,6 +38,9 @@ const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 const HEAD_START: Duration = Duration::from_millis(250);
 /// The longest that a look-up may take. Nobody waits for as long, and others wait for its place.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Threads that ask the system's resolver. What it does not answer holds up other names of its kind, and no more.
+const MOST_THREADS: usize = 16;
 
 /// A look-up on its way.
 pub type Asking<T> = Pin<Box<dyn Future<Output = Result<T, ResolveError>> + Send>>;
@@ -53,13 +57,14 @@ pub trait Source: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct System {
     files: Mutex<Files>,
+    threads: Arc<Semaphore>,
 }
 
 impl System {
     /// With what these files say.
     #[must_use]
     pub fn new(files: Files) -> Arc<Self> {
-        Arc::new(Self { files: Mutex::new(files) })
+        Arc::new(Self { files: Mutex::new(files), threads: Arc::new(Semaphore::new(MOST_THREADS)) })
     }
 
     fn conf(&self) -> Arc<Conf> {
@@ -69,8 +74,8 @@ impl System {
 
 impl Source for System {
     fn addresses(&self, name: Arc<str>) -> Asking<Answer> {
-        let conf = self.conf();
-        Box::pin(patiently(async move { addresses(&conf, &name).await }))
+        let (conf, threads) = (self.conf(), Arc::clone(&self.threads));
+        Box::pin(patiently(async move { addresses(&conf, &threads, &name).await }))
     }
 
     fn services(&self, name: Arc<str>) -> Asking<Services> {
@@ -84,7 +89,7 @@ async fn patiently<T>(look_up: impl Future<Output = Result<T, ResolveError>>) ->
     tokio::time::timeout(PATIENCE, look_up).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn addresses(conf: &Conf, text: &str) -> Found {
+async fn addresses(conf: &Conf, threads: &Arc<Semaphore>, text: &str) -> Found {
     if let Ok(literal) = text.parse::<IpAddr>() {
         return Answer::new([literal], LONGEST);
     }
@@ -98,7 +103,7 @@ async fn addresses(conf: &Conf, text: &str) -> Found {
         return Answer::new([Ipv6Addr::LOCALHOST.into(), IpAddr::from(Ipv4Addr::LOCALHOST)], LONGEST);
     }
     match in_dns(conf, &name).await {
-        Err(error) if error.is_definite() && conf.knows_more => match elsewhere(text.to_owned()).await {
+        Err(error) if error.is_definite() && conf.knows_more => match elsewhere(threads, text.to_owned()).await {
             Err(_) => Err(error),
             found => found,
         },
@@ -246,9 +251,15 @@ fn records(found: &Lookup) -> Result<Records, ResolveError> {
 }
 
 /// What the system's own resolver says.
-async fn elsewhere(name: String) -> Found {
+async fn elsewhere(threads: &Arc<Semaphore>, name: String) -> Found {
     let failed = |error| ResolveError::System(Arc::new(error));
-    let asked = tokio::task::spawn_blocking(move || (&*name, 0).to_socket_addrs().map(Vec::from_iter));
+    // Held by the thread, which may take longer than anybody waits.
+    let thread = Arc::clone(threads).acquire_owned().await.expect("never closed");
+    let asked = tokio::task::spawn_blocking(move || {
+        let found = (&*name, 0).to_socket_addrs().map(Vec::from_iter);
+        drop(thread);
+        found
+    });
     let found = asked.await.unwrap_or_else(|ended| Err(io::Error::other(ended))).map_err(failed)?;
     Answer::with_scopes(found, WITHOUT_TTL)
 }

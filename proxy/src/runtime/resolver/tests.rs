@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::answer::Answer;
 use super::services::Services;
 use super::system::Asking;
 use super::*;
@@ -97,6 +98,28 @@ fn everyone_who_asks_for_a_name_waits_for_the_same_look_up() {
 }
 
 #[test]
+fn who_has_a_connection_uses_it_on_and_has_the_name_followed() {
+    let (resolver, server) = Scripted::start();
+    let mut asker = Box::pin(resolver.resolve("api.example", 80, Asker::Dependency));
+    assert!(poll(&mut asker).is_pending());
+    server.next("api.example").send(answer([1])).unwrap();
+    assert_eq!(run(asker).unwrap(), [address(1, 80)]);
+    assert_eq!(resolver.known("api.example", 80), Some(vec![address(1, 80)]));
+    assert!(server.asked.try_recv().is_err(), "it holds still");
+    // Its time is over.
+    let over = Instant::now().checked_sub(2 * TTL).unwrap();
+    let mut names = resolver.desk.names(Asker::Dependency);
+    let _told = names.ask("old.example", over);
+    let name = names.poll_next(over).unwrap();
+    names.on_answer(&name, answer([2]), over);
+    drop(names);
+    assert_eq!(resolver.known("old.example", 80), Some(vec![address(2, 80)]));
+    server.next("old.example").send(answer([3])).unwrap();
+    let mut fresh = Box::pin(resolver.resolve("old.example", 80, Asker::Dependency));
+    assert_eq!(run(&mut fresh).unwrap(), [address(3, 80)]);
+}
+
+#[test]
 fn names_that_hang_for_callers_hold_up_none_of_a_policy() {
     let (resolver, server) = Scripted::start();
     let names: Vec<String> = (0..300).map(|number| format!("gone-{number}.example")).collect();
@@ -158,7 +181,7 @@ fn a_look_up_that_panics_is_an_answer() {
     let resolver = Resolver::start_with(Arc::new(Panics)).unwrap();
     for name in ["a.example", "b.example"] {
         let error = run(resolver.resolve(name, 80, Asker::Unlisted)).unwrap_err();
-        assert_eq!(error.to_string(), "no name server has answered: the look-up has panicked");
+        assert_eq!(error.to_string(), "no name server could answer: the look-up has panicked");
     }
 }
 

@@ -22,24 +22,15 @@ fn names_lead_nowhere_else() {
     symlink(secrets.path("ca.pem"), secrets.path("absolute-link.pem")).unwrap();
     symlink("../ca.pem", secrets.path("folder/inner-link.pem")).unwrap();
     let back_in = format!("../{}/ca.pem", secrets.0.path().file_name().unwrap().to_str().unwrap());
-    let theirs = outside.path("ca.pem");
-    for name in [
-        "file-link.pem",
-        "folder-link/ca.pem",
-        "absolute-link.pem",
-        "../ca.pem",
-        &back_in,
-        theirs.to_str().unwrap(),
-        "/proc/self/root/etc/passwd",
-    ] {
+    for name in ["file-link.pem", "folder-link/ca.pem", "absolute-link.pem", "../ca.pem", &back_in] {
         let words = refused(&settings(name), Some(secrets.0.path()));
         assert!(words.contains("--secrets-dir"), "{name}: {words}");
     }
     for name in ["ca.pem", "./ca.pem", "folder/../ca.pem", "folder/inner-link.pem"] {
         secrets.origination(&settings(name));
     }
-    let absolute = Settings { absolute_paths: true, ..settings(theirs.to_str().unwrap()) };
-    Origination::new(&absolute, None).unwrap();
+    // Such a name comes from the command line alone.
+    Origination::new(&settings(outside.path("ca.pem").to_str().unwrap()), None).unwrap();
 }
 
 #[test]
@@ -79,7 +70,6 @@ fn what_is_wrong_with_a_file_is_said_and_not_shown() {
     let mut note = |settings: &Settings, dir| words.push_str(&format!("{}\n", refused(settings, dir)));
     note(&settings("ca.pem"), None);
     note(&settings("ca.pem"), Some(std::path::Path::new("/nowhere")));
-    note(&settings("/etc/ca.pem"), dir);
     for ca in [
         "../ca.pem",
         "missing",

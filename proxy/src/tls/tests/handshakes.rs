@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use plimsoll_resilience::time::Timestamp;
 use rustls::version::{TLS12, TLS13};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -136,6 +137,7 @@ async fn a_client_certificate_that_is_missing_accepted_or_refused() {
         assert_eq!(first_word(&none, server()).await, TlsError::ClientCertificateRequired, "{version:?}");
         let refused = TlsError::ClientCertificateRefused("unknown_ca");
         assert_eq!(first_word(&other, server()).await, refused, "{version:?}");
+        assert!(refused.refuses_us());
         let (_near, far) = connected(&good, &Arc::new(server())).await;
         assert_eq!(far.get_ref().1.peer_certificates().unwrap().len(), 1);
     }
@@ -265,4 +267,12 @@ fn words() {
         TlsError::Protocol("received corrupt message".to_owned()),
     ];
     insta::assert_snapshot!(all.map(|error| error.to_string()).join("\n"));
+}
+
+#[test]
+fn failures_are_told_now_and_then() {
+    let (origination, _secrets) = trusting(&Authority::new("ours"));
+    let told = [1, 2, 10_000, 10_001, 10_002, 20_000, 20_001]
+        .map(|millis| origination.may_tell(Timestamp::from_nanos(millis * 1_000_000)));
+    assert_eq!(told, [true, false, false, true, false, false, true]);
 }

@@ -1,3 +1,4 @@
+mod balance;
 mod clocks;
 mod good;
 mod grpc;
@@ -15,7 +16,7 @@ use crate::bulkhead;
 use crate::event::Event;
 use crate::mode::Moded;
 use crate::protection::{ProtectionConfig, RouteProtection};
-use crate::rejection::{Cause, Rejected, RouteId};
+use crate::rejection::{Cause, EndpointKey, Rejected, RouteId};
 use crate::rules::{RetryRules, Timeouts};
 
 pub(super) fn at(ms: u64) -> Timestamp {

@@ -177,10 +177,13 @@ fn breakers_by_endpoint_filter_the_choice() {
     let mut world = World::new(&by_endpoint(), rules_with(|rules| rules.retry = None));
     let (bad, good) = (EndpointKey(1), EndpointKey(2));
     for _ in 0..5 {
-        assert!(world.protection.endpoint_allows(bad, at(0)));
+        assert!(world.protection.endpoint_allows(bad, Asker::First, at(0)));
         fail_at(&mut world, bad);
     }
-    assert!(!world.protection.endpoint_allows(bad, at(0)) && world.protection.endpoint_allows(good, at(0)));
+    assert!(
+        !world.protection.endpoint_allows(bad, Asker::First, at(0))
+            && world.protection.endpoint_allows(good, Asker::First, at(0))
+    );
     assert_eq!(world.start("a", |_| {}), [first()], "the call itself is not refused");
     // Where no other endpoint is left, it is said what the breaker says that is asked first.
     let [Action::Reject(rejection), Action::Done] =
@@ -193,10 +196,10 @@ fn breakers_by_endpoint_filter_the_choice() {
 
     // Half-open lets a first attempt through and no retry; who lost the last place picks again.
     world.now = 10_001;
-    assert!(!world.protection.endpoint_allows_retry(bad, at(10_001)));
+    assert!(!world.protection.endpoint_allows(bad, Asker::Retry, at(10_001)));
     for name in ["p", "q", "r"] {
         world.start(name, |_| {});
-        assert!(world.protection.endpoint_allows(bad, at(10_001)));
+        assert!(world.protection.endpoint_allows(bad, Asker::First, at(10_001)));
         world.tell(name, |flight, protection, now| flight.handle_picked(bad, protection, now));
     }
     world.start("late", |_| {});
@@ -225,11 +228,11 @@ fn an_endpoint_that_leaves_with_a_ticket_out_and_returns_keeps_its_breaker() {
     assert_eq!(known(&world), 1);
     world.protection.forget_endpoint(endpoint);
     assert_eq!(known(&world), 0);
-    assert!(world.protection.endpoint_allows(endpoint, at(0)));
+    assert!(world.protection.endpoint_allows(endpoint, Asker::First, at(0)));
     world.failed("a", Failure::Connect);
     assert_eq!(world.protection.view(at(0)).breakers[0].counts.failed, 1);
     world.protection.forget_endpoint(endpoint);
-    assert!(world.protection.endpoint_allows(endpoint, at(0)));
+    assert!(world.protection.endpoint_allows(endpoint, Asker::First, at(0)));
     assert_eq!(world.protection.view(at(0)).breakers[0].counts.failed, 0, "with no ticket out it is forgotten");
 }
 
@@ -304,7 +307,7 @@ fn the_table_of_endpoints_has_an_end_and_forgets_only_what_is_as_good_as_new() {
     let failed = EndpointKey(0);
     fail_at(&mut world, failed);
     for key in 1..10_000 {
-        assert!(world.protection.endpoint_allows(EndpointKey(key), at(key)));
+        assert!(world.protection.endpoint_allows(EndpointKey(key), Asker::First, at(key)));
     }
     let view = world.protection.view(at(10_000));
     assert!(view.breakers.len() <= 4096);

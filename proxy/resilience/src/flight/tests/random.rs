@@ -131,13 +131,13 @@ fn chaos_config() -> ProtectionConfig {
             settings.consecutive_failures = 4;
             settings.slow_turn = breaker::SlowTurn::Enforce;
         }),
+        least_request: true,
         connection_rate: Some(Moded::enforced(crate::token_bucket::Config::smooth(20, ms(1000)).unwrap())),
         budget: crate::budget::Config::new(25, ms(INTERVAL), 1).unwrap(),
         routes: vec![
             RouteProtection { name: "narrow".into(), bulkhead: bulkhead(1, 2, 300) },
             RouteProtection { name: "plain".into(), bulkhead: None },
         ],
-        ..ProtectionConfig::default()
     }
 }
 
@@ -291,6 +291,7 @@ impl Chaos {
         self.strict = false;
         let mode = [Mode::Enforce, Mode::Observe, Mode::Disabled][usize::from(choice % 3)];
         let mut config = chaos_config();
+        config.least_request = choice.is_multiple_of(2);
         match choice / 3 % 8 {
             0 => config.bulkhead = config.bulkhead.map(|block| Moded { mode, ..block }),
             1 => config.breaker = config.breaker.map(|block| Moded { mode, ..block }),
@@ -442,6 +443,10 @@ impl Chaos {
             watched.flight.phase == Phase::Queued && watched.call.route.0 == 1 && watched.flight.holdings.holds_route()
         });
         assert_eq!(view.bulkheads[1].in_flight as usize, running(Some(1)) + waits_at_the_wider.count(), "of the route");
+        let at_endpoints: u32 = view.loads.iter().map(|load| load.in_flight).sum();
+        let picked = |flight: &Flight| flight.is_running() && flight.phase != Phase::Picking;
+        let picked = self.flights.iter().filter(|watched| picked(&watched.flight)).count();
+        assert_eq!(at_endpoints as usize, picked, "in flight to endpoints");
     }
 
     /// Every call ends, and nothing is left behind.
@@ -460,6 +465,7 @@ impl Chaos {
         let now = at(self.now);
         let view = self.protection.view(now);
         assert!(view.bulkheads.iter().all(|bulkhead| bulkhead.in_flight == 0 && bulkhead.queued == 0));
+        assert!(view.loads.iter().all(|load| load.in_flight == 0));
         // With no ticket out the breakers go with their block.
         self.protection.reconfigure(&chaos_config(), now);
         _ = self.protection.force(None, Forced::Auto, now, now);

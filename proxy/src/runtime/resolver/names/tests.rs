@@ -128,7 +128,7 @@ fn the_answers_that_ended_first_make_room_for_new_ones() {
     }
     assert_eq!(names.held.len(), MOST_HELD);
     let later = now + HOLDS / 2;
-    assert!(names.held("0", later).is_none() && names.held("1", later).is_some());
+    assert!(names.recall("0", later).is_none() && names.recall("1", later).is_some());
 }
 
 #[test]
@@ -150,6 +150,18 @@ fn what_was_true_within_the_hour_is_told_while_no_name_server_answers() {
     assert!(names.poll_next(late).is_some());
     names.on_answer("a.example", failure(), late);
     assert!(matches!(names.ask("a.example", late), Asked::Answered(Err(_))), "an hour is enough");
+}
+
+#[test]
+fn an_answer_is_recalled_for_an_hour_beyond_its_time() {
+    let (mut names, start) = (Names::default(), Instant::now());
+    let got = look_up(&mut names, "a.example", start, Duration::ZERO);
+    let answer = found().unwrap();
+    let recalled = |fresh| Some(Recalled { answer: answer.clone(), fresh });
+    assert_eq!(names.recall("A.example", got), recalled(true));
+    assert_eq!(names.recall("a.example", got + HOLDS), recalled(false));
+    assert_eq!(names.recall("a.example", got + HOLDS + OUTLIVES), None);
+    assert_eq!(names.recall("b.example", got), None);
 }
 
 #[test]

@@ -1,0 +1,189 @@
+//! Connections that take many calls at once (HTTP/2), of one worker.
+//!
+//! A connection is on the shelf from its first call to its end; a call takes a stream of the one that was used last and
+//! has room. While one is being made, whoever else wants one waits for it instead of making another: a burst of calls to
+//! a new endpoint costs one connection, and more only as far as the server's own limit of streams makes it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_resilience::time::Timestamp;
+use tokio::sync::watch;
+
+use crate::dependency::DependencyId;
+use crate::dial::{Destination, DialError};
+use crate::sockets::Sockets;
+use crate::streams::client::Handle;
+
+/// Whose connections, where to, and made under which settings of TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StreamKey {
+    /// Whose.
+    pub dependency: DependencyId,
+    /// Where to.
+    pub destination: Destination,
+    /// `Origination::id`, or 0 without TLS.
+    pub security: u64,
+}
+
+/// The connections of one worker that take streams.
+#[derive(Default)]
+pub struct StreamPool {
+    shelves: HashMap<StreamKey, Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    open: Vec<Shared>,
+    /// Somebody is making one: what came of it.
+    dialing: Option<watch::Receiver<Option<Result<(), DialError>>>>,
+    /// ALPN has chosen HTTP/1.1 the last time.
+    speaks_http1: bool,
+}
+
+struct Shared {
+    handle: Handle,
+    address: SocketAddr,
+    used: Rc<Cell<Used>>,
+    patience: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    streams: usize,
+    /// When the last stream began.
+    last: Timestamp,
+}
+
+/// A connection that takes one more stream, counted as in use until this is dropped.
+pub struct Opened {
+    /// The connection.
+    pub handle: Handle,
+    /// Where it leads.
+    pub address: SocketAddr,
+    used: Rc<Cell<Used>>,
+    sockets: Arc<Sockets>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let Used { streams, last } = self.used.get();
+        self.used.set(Used { streams: streams - 1, last });
+        if self.sockets.wanted() {
+            // Who waits for a socket may take the stream instead.
+            self.sockets.nudge();
+        }
+    }
+}
+
+/// What the pool has for a call.
+pub enum Found {
+    /// A connection with room.
+    Room(Opened),
+    /// A connection is being made.
+    Dialing(watch::Receiver<Option<Result<(), DialError>>>),
+    /// The server has chosen HTTP/1.1.
+    Http1,
+    /// Nothing: make one.
+    Nothing,
+}
+
+impl StreamPool {
+    /// A stream, or how to come by one.
+    pub fn find(&mut self, key: &StreamKey, sockets: &Arc<Sockets>, now: Timestamp) -> Found {
+        let Some(shelf) = self.shelves.get_mut(key) else { return Found::Nothing };
+        if let Some(shared) = shelf.open.iter().rev().find(|shared| shared.handle.has_room()) {
+            shared.used.set(Used { streams: shared.used.get().streams + 1, last: now });
+            return Found::Room(Opened {
+                handle: shared.handle.clone(),
+                address: shared.address,
+                used: Rc::clone(&shared.used),
+                sockets: Arc::clone(sockets),
+            });
+        }
+        match &shelf.dialing {
+            Some(dialing) => Found::Dialing(dialing.clone()),
+            None if shelf.speaks_http1 => Found::Http1,
+            None => Found::Nothing,
+        }
+    }
+
+    /// Somebody makes a connection now.
+    pub fn begin(&mut self, key: &StreamKey, dialing: watch::Receiver<Option<Result<(), DialError>>>) {
+        self.shelves.entry(key.clone()).or_default().dialing = Some(dialing);
+    }
+
+    /// What came of it. `None`: no connection, or one that is of no use here.
+    pub fn finish(&mut self, key: &StreamKey, made: Made, now: Timestamp) {
+        let Some(shelf) = self.shelves.get_mut(key) else { return };
+        shelf.dialing = None;
+        match made {
+            Made::Streams { handle, address, patience } => {
+                shelf.speaks_http1 = false;
+                let used = Rc::new(Cell::new(Used { streams: 0, last: now }));
+                shelf.open.push(Shared { handle, address, used, patience });
+            }
+            Made::Http1 => shelf.speaks_http1 = true,
+            Made::Nothing => {}
+        }
+    }
+
+    /// Lets go of connections that have ended or were not used for too long, and of all that `keep` refuses: those
+    /// close once their last stream has ended.
+    pub fn sweep(&mut self, now: Timestamp, keep: impl Fn(&StreamKey) -> bool) {
+        self.shelves.retain(|key, shelf| {
+            let keeps = keep(key);
+            shelf.open.retain(|shared| {
+                let Used { streams, last } = shared.used.get();
+                let is_fresh = streams > 0 || now.saturating_since(last) < shared.patience;
+                keeps && is_fresh && !shared.handle.is_closed()
+            });
+            !shelf.open.is_empty() || shelf.dialing.is_some() || (shelf.speaks_http1 && keeps)
+        });
+    }
+
+    /// Lets go of a connection of `dependency` that nobody uses; false when there is none.
+    pub fn close_one(&mut self, dependency: DependencyId) -> bool {
+        let own = self.shelves.iter_mut().filter(|(key, _)| key.dependency == dependency);
+        for (_, shelf) in own {
+            if let Some(unused) = shelf.open.iter().position(|shared| shared.used.get().streams == 0) {
+                shelf.open.swap_remove(unused);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Connections on the shelves.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shelves.values().map(|shelf| shelf.open.len()).sum()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What came of making a connection.
+pub enum Made {
+    /// One that takes streams.
+    Streams {
+        /// It.
+        handle: Handle,
+        /// Where it leads.
+        address: SocketAddr,
+        /// How long it may be without a stream.
+        patience: Duration,
+    },
+    /// One that speaks HTTP/1.1, which is not for this pool.
+    Http1,
+    /// None.
+    Nothing,
+}
