@@ -81,6 +81,7 @@ fn a_good_call_allocates_nothing() {
         bulkhead: block,
         breaker: Some(Moded::enforced(breaker::Config::default())),
         routes: vec![RouteProtection { name: "charge".into(), bulkhead: block }],
+        least_request: true,
         ..ProtectionConfig::default()
     };
     let rules = Arc::new(Rules {

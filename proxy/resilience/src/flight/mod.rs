@@ -21,6 +21,9 @@
 //!   a clock of the call, or the caller gone: Over, from everywhere
 //! ```
 //!
+//! An opaque connection ([`Call::opaque`]) goes the same way without permits and without a way back: its page is
+//! `opaque`.
+//!
 //! It joins the machines for one call, so that the proxy and the simulator obey the same rules. *Rule*: the order of
 //! protection of design.md section 3; for each attempt the breaker is asked, permits are taken, the breaker's ticket
 //! last; all of it is held to the last byte of the answer and given back for the back-off. Whether a failure is tried

@@ -7,6 +7,7 @@ mod opaque;
 mod random;
 mod retry;
 mod sockets;
+mod table;
 
 use std::collections::BTreeMap;
 
