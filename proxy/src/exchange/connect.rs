@@ -134,6 +134,7 @@ impl Exchange {
             key: self.stream_key(destination),
             dependency: Arc::clone(&service.dependency),
             security,
+            needs_settings: self.is_websocket_on_stream(),
             connect: timeouts.connect,
             idle: timeouts.idle,
         }
@@ -141,6 +142,10 @@ impl Exchange {
 
     fn stream_key(&self, destination: Destination) -> StreamKey {
         StreamKey { dependency: self.dependency().id, destination, security: self.security_id() }
+    }
+
+    fn is_websocket_on_stream(&self) -> bool {
+        self.request.head.upgrade == Upgrade::WebSocket && self.caller.is_stream()
     }
 
     /// The host that the caller addressed, without its port.
@@ -212,6 +217,9 @@ impl Exchange {
             Speaks::Http2 | Speaks::Either => {
                 let key = self.stream_key(destination.clone());
                 match self.worker.streams.borrow_mut().find(&key, dependency.sockets(), self.now) {
+                    Found::Room(opened) if self.is_websocket_on_stream() && !opened.handle.is_settled() => {
+                        Pooled::Coming
+                    }
                     Found::Room(opened) => Pooled::Way(Way::Stream(opened)),
                     Found::Dialing(_) => Pooled::Coming,
                     Found::Http1 | Found::Nothing => Pooled::None,
@@ -263,8 +271,7 @@ impl Exchange {
             remaining: self.flight.remaining(self.now),
             attempt: self.attempt,
             grpc: self.grpc,
-            websocket_key: (self.request.head.upgrade == Upgrade::WebSocket && self.caller.is_stream())
-                .then(|| websocket_key(&mut self.worker.random.borrow_mut())),
+            websocket_key: self.is_websocket_on_stream().then(|| websocket_key(&mut self.worker.random.borrow_mut())),
             trace: &self.trace,
         }
     }

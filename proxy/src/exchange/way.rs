@@ -17,6 +17,9 @@ use crate::sockets::OpenSocket;
 use crate::streams::client::Handle;
 use crate::tls::Negotiated;
 
+/// How often a new connection is asked whether its endpoint has said what it is willing to do.
+const SETTLING: Duration = Duration::from_millis(2);
+
 /// What is needed to make a connection.
 pub struct Plan {
     /// Where to, and under which settings.
@@ -25,6 +28,8 @@ pub struct Plan {
     pub dependency: Arc<Dependency>,
     /// TLS of ours.
     pub security: Option<Security>,
+    /// The endpoint has to say first what it is willing to do: whether it takes a WebSocket over HTTP/2.
+    pub needs_settings: bool,
     /// How long making it may take.
     pub connect: Duration,
     /// How long it may then be without a call.
@@ -56,6 +61,10 @@ pub async fn stream(worker: Rc<Worker>, plan: Plan, socket: Option<OpenSocket>) 
     loop {
         let found = worker.streams.borrow_mut().find(&plan.key, plan.dependency.sockets(), worker.now());
         match found {
+            Found::Room(opened) if plan.needs_settings && !opened.handle.is_settled() => {
+                drop(opened);
+                tokio::time::sleep(SETTLING).await;
+            }
             Found::Room(opened) => return Ok(Way::Stream(opened)),
             Found::Dialing(mut told) => match told.wait_for(Option::is_some).await {
                 Ok(told) => told.clone().expect("waited for")?,

@@ -99,7 +99,7 @@ pub fn find(
             let gone = NotRouted::new(Reason::NoRoute, "no policy listens at this address any more");
             (snapshot.by_listen(address).ok_or(gone)?, Target::Endpoints)
         }
-        Purpose::Outbound => outbound(snapshot, origin, head, &asked()?)?,
+        Purpose::Outbound => outbound(process, snapshot, origin, head, &asked()?)?,
     };
     if let Target::Address(address) = target
         && process.own.is_at(address)
@@ -124,7 +124,16 @@ fn inbound(process: &Process, origin: &Origin) -> Result<Target, NotRouted> {
     }
 }
 
+/// Whose an address is that a connection was going to: by `target.addresses`, else by what the names in `target.hosts`
+/// stand for.
+#[must_use]
+pub fn by_destination(process: &Process, snapshot: &Snapshot, address: SocketAddr) -> Option<ServiceIndex> {
+    let by_name = || process.resolver.book().find(address, |policy| snapshot.by_policy(policy));
+    snapshot.by_address(address).or_else(by_name)
+}
+
 fn outbound(
+    process: &Process,
     snapshot: &Snapshot,
     origin: &Origin,
     head: &RequestHead,
@@ -141,7 +150,7 @@ fn outbound(
     }
     let port = asked.port.or(origin.destination.map(|destination| destination.port())).unwrap_or(80);
     let by_host = snapshot.by_host(asked.host, port);
-    let service = by_host.or_else(|| origin.destination.and_then(|destination| snapshot.by_address(destination)));
+    let service = by_host.or_else(|| origin.destination.and_then(|address| by_destination(process, snapshot, address)));
     let service = service.or_else(|| asked.address(port).and_then(|address| snapshot.by_address(address)));
     let service = service.unwrap_or(ServiceIndex::UNLISTED);
     if !matches!(snapshot.service(service).endpoints, Endpoints::AsAddressed) {
