@@ -5,6 +5,7 @@
 //! quarter of a second and no call. An endpoint that policy or DNS names for itself is dialled alone: which of them is
 //! called, and what becomes of one that fails, is for balancing and breakers to say.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -98,15 +99,30 @@ async fn secure(
     address: SocketAddr,
     Security { origination, host, offer }: Security,
 ) -> Result<(Transport, Negotiated), DialError> {
-    origination.handshake(stream, &host, offer).await.map_err(|error| {
-        // Most of what fails here is for a person to put right: it is told, but not with every call.
+    // Most of what fails here is for a person to put right: it is told, but not with every call.
+    let tell = |error: &dyn Display| {
         if origination.may_tell(process.clock.now()) {
             tracing::warn!(dependency = &*dependency.name, %address, %error, "no TLS");
         } else {
             tracing::debug!(dependency = &*dependency.name, %address, %error, "no TLS");
         }
+    };
+    let unfinished = Unfinished(&tell);
+    let made = origination.handshake(stream, &host, offer).await;
+    std::mem::forget(unfinished);
+    made.map_err(|error| {
+        tell(&error);
         DialError::Failed(Failure::Tls, format!("{address}: {error}").into())
     })
+}
+
+/// A handshake that is dropped was given up: a server of another protocol may wait for the rest of a request.
+struct Unfinished<'a, F: Fn(&dyn Display)>(&'a F);
+
+impl<F: Fn(&dyn Display)> Drop for Unfinished<'_, F> {
+    fn drop(&mut self) {
+        self.0(&"given up in the middle of the TLS handshake; is it the right port?");
+    }
 }
 
 async fn connect_to_name(

@@ -9,14 +9,10 @@ pub mod streams;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use plimsoll_resilience::time::Timestamp;
-use socket2::SockRef;
-use tokio::net::TcpStream;
 
 use crate::dependency::DependencyId;
 use crate::sockets::OpenSocket;
@@ -122,8 +118,8 @@ impl Pool {
         now: Timestamp,
     ) -> Option<Upstream> {
         let idle = self.idle.get_mut(&Key { dependency, address, security })?;
-        while let Some(candidate) = idle.pop() {
-            if candidate.until <= now || has_something_to_say(candidate.upstream.stream.socket()) {
+        while let Some(mut candidate) = idle.pop() {
+            if candidate.until <= now || !candidate.upstream.stream.is_idle_and_open() {
                 continue;
             }
             if repeatable {
@@ -134,7 +130,7 @@ impl Pool {
                 idle.push(candidate);
                 return None;
             }
-            if is_silent(candidate.upstream.stream.socket()) {
+            if candidate.upstream.stream.is_silent() {
                 return Some(candidate.upstream);
             }
         }
@@ -159,7 +155,7 @@ impl Pool {
     pub fn sweep(&mut self, now: Timestamp, keep: impl Fn(DependencyId, SocketAddr) -> bool) {
         self.idle.retain(|key, idle| {
             if keep(key.dependency, key.address) {
-                idle.retain(|each| each.until > now && !has_something_to_say(each.upstream.stream.socket()));
+                idle.retain_mut(|each| each.until > now && each.upstream.stream.is_idle_and_open());
             } else {
                 idle.clear();
             }
@@ -191,17 +187,4 @@ impl Pool {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
-
-/// Whether the kernel has reported bytes, EOF or an error on an idle connection: whichever it is, the connection is no
-/// longer ours to use. Costs no system call, and so misses what was not polled yet.
-fn has_something_to_say(stream: &TcpStream) -> bool {
-    stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_ready()
-}
-
-/// The same, asked of the kernel.
-fn is_silent(stream: &TcpStream) -> bool {
-    let mut byte = [std::mem::MaybeUninit::uninit()];
-    let asked = SockRef::from(stream).recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT);
-    matches!(asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

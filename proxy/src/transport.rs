@@ -57,8 +57,9 @@ impl Transport {
         }
     }
 
-    /// Whether a connection that nobody uses can be used: it is open, and the peer has said nothing. Costs no system call
-    /// where the runtime has not heard of any news, and so misses what it has not heard of yet.
+    /// Whether a connection that nobody uses can be used: bytes, an end or an error, whichever it is, mean that it is no
+    /// longer ours to use. Costs no system call where the runtime has not heard of any news, and so misses what it has not
+    /// heard of yet.
     ///
     /// A TLS ticket is no news; it is taken in. Call it now and then on idle connections, or tickets are lost.
     pub fn is_idle_and_open(&mut self) -> bool {

@@ -1,5 +1,6 @@
 //! Room 9: the bytes, both ways, with back-pressure. Whoever has no room to write to stops reading.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -18,6 +19,7 @@ use crate::forward::heads;
 use crate::forward::io::poll_send;
 use crate::forward::request::BodyEnd;
 use crate::streams::fields;
+use crate::tls::TlsError;
 use crate::transport::Transport;
 
 impl Exchange {
@@ -177,7 +179,7 @@ impl Exchange {
                         return;
                     }
                 }
-                Poll::Ready(end) => return self.upstream_closed(end.is_ok(), cx),
+                Poll::Ready(end) => return self.upstream_closed(&end.map(drop), cx),
             }
         }
     }
@@ -244,15 +246,30 @@ impl Exchange {
         self.act(cx);
     }
 
-    fn upstream_closed(&mut self, clean: bool, cx: &mut Context<'_>) {
+    fn upstream_closed(&mut self, end: &io::Result<()>, cx: &mut Context<'_>) {
         // A failed write takes the socket's error with it, and a reset then reads like an orderly end.
         let torn = matches!(&self.link, Link::Connection(open) if open.write_failed);
-        if clean && !torn && self.answer.close().is_ok() {
+        if end.is_ok() && !torn && self.answer.close().is_ok() {
             return self.end_if_whole(cx);
         }
         let Link::Connection(open) = &self.link else { return };
-        let failure = if open.wrote { Failure::Reset } else { Failure::NotSent };
+        let failure = match end.as_ref().err().and_then(TlsError::of) {
+            Some(error) if error.refuses_us() && self.answer.held() == 0 => {
+                self.tell_tls(error);
+                Failure::Tls
+            }
+            _ if open.wrote => Failure::Reset,
+            _ => Failure::NotSent,
+        };
         self.fail(failure, cx);
+    }
+
+    /// As a failed handshake is told: it is one, though TLS 1.3 has it fail after its end.
+    fn tell_tls(&self, error: &TlsError) {
+        let (dependency, endpoint) = (&*self.dependency().name, self.endpoint);
+        if self.service().security.as_ref().is_some_and(|origination| origination.may_tell(self.now)) {
+            tracing::warn!(dependency, ?endpoint, %error, "no TLS");
+        }
     }
 
     pub(super) fn invalid(&mut self, invalid: Invalid, cx: &mut Context<'_>) {

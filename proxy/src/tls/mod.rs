@@ -61,10 +61,10 @@ impl Offer {
 /// What ALPN has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Negotiated {
-    /// `http/1.1`
+    /// `http/1.1`, or nothing by a server that knows no ALPN
     Http1,
     /// `h2`
     Http2,
-    /// Nothing was agreed on: the server knows no ALPN, or none was offered. Over HTTP that means HTTP/1.1.
+    /// Nothing was offered.
     Nothing,
 }

@@ -144,12 +144,12 @@ impl Origination {
         let connector = TlsConnector::from(Arc::clone(loaded.config(offer)));
         let made = connector.connect_with(name, stream, |session| session.set_buffer_limit(Some(RECORD))).await;
         let stream = made.map_err(|error| TlsError::of_handshake(&error, offer, loaded.identified))?;
-        let negotiated = match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Negotiated::Http2,
-            Some(b"http/1.1") => Negotiated::Http1,
-            // HTTP/2 needs a server that has agreed to it (RFC 9113 3.2).
-            _ if offer == Offer::Http2 => return Err(TlsError::NoCommonProtocol(offer)),
-            _ => Negotiated::Nothing,
+        let negotiated = match (stream.get_ref().1.alpn_protocol(), offer) {
+            (Some(b"h2"), _) => Negotiated::Http2,
+            // HTTP/2 needs a server that has agreed to it (RFC 9113 3.2); one that knows no ALPN speaks HTTP/1.1.
+            (None, Offer::Http2) => return Err(TlsError::NoCommonProtocol(offer)),
+            (_, Offer::Nothing) => Negotiated::Nothing,
+            _ => Negotiated::Http1,
         };
         Ok((Transport::Tls(Box::new(Session::new(stream, loaded.id, loaded.identified))), negotiated))
     }
