@@ -86,6 +86,7 @@ fn services_share_calls_by_weight_and_leave_none_to_a_later_priority() {
         assert_eq!(client.get("/").status, 200);
     }
     assert_eq!((big.requests(), small.requests(), spare.requests()), (30, 10, 0));
+    assert_eq!(endpoints(&proxy, "fraud").len(), 2, "each is told once");
     assert_eq!(names.asked("spare.example"), 0);
 }
 

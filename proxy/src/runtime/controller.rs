@@ -356,7 +356,7 @@ fn endpoints_of(service: &Service) -> Vec<Endpoint> {
     match &service.endpoints {
         Endpoints::AsAddressed => Vec::new(),
         Endpoints::Fixed(endpoints) => endpoints.clone(),
-        Endpoints::Resolved(resolved) => resolved.load().to_vec(),
+        Endpoints::Resolved(resolved) => resolved.each_once(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod compile;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +155,13 @@ impl Resolved {
     #[must_use]
     pub fn load(&self) -> arc_swap::Guard<Arc<Vec<Endpoint>>> {
         self.endpoints.load()
+    }
+
+    /// The same, each once.
+    #[must_use]
+    pub fn each_once(&self) -> Vec<Endpoint> {
+        let mut known = HashSet::new();
+        self.load().iter().copied().filter(|endpoint| known.insert(endpoint.address)).collect()
     }
 
     /// New addresses.
