@@ -6,6 +6,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use plimsoll_tests::client::{Client, Response};
+use plimsoll_tests::eventually;
+use plimsoll_tests::names::NameServer;
 use plimsoll_tests::namespace::{Namespace, as_root};
 use plimsoll_tests::proxy::{Proxy, Setup};
 use plimsoll_tests::upstream::{self, Gate, Script, Upstream};
@@ -110,6 +112,42 @@ fn redirected_calls_go_where_they_were_going_under_the_policy_of_their_host() {
         let (fraud, ledger) = pod.run(|| (proxy.admin.dependency("fraud-api"), proxy.admin.dependency("ledger")));
         assert_eq!(fraud["requests_total"], 6, "{fraud:#}");
         assert_eq!(ledger["requests_total"], 2, "{ledger:#}");
+    });
+}
+
+const BY_NAME: &str = "apiVersion: plimsoll.dev/v1alpha1
+kind: DependencyPolicy
+metadata: {name: db, namespace: shop}
+spec:
+  target: {hosts: [\"db.internal:5432\"]}
+";
+
+#[test]
+fn an_address_belongs_to_the_name_that_stands_for_it_and_stays_so_when_the_name_moves() {
+    as_root(|| {
+        let (pod, outside) = joined();
+        redirect_outbound(&pod);
+        let names = pod.run(NameServer::start);
+        names.set_addresses("db.internal", 0, &[OUTSIDE]);
+        let setup = Setup::new().arg("--dns-server").arg(names.address.to_string()).policy(BY_NAME);
+        let proxy = start(&pod, setup);
+        let _databases = [OUTSIDE, OUTSIDE6].map(|host| server(&outside, at(host, 5432), |_| upstream::ok("db")));
+        // As many clients do, without a name for whom they have connected to.
+        let call = |host: &str| get(&pod, at(host, 5432), if host == OUTSIDE { OUTSIDE } else { "[fd77::2]" }).text();
+        let counted = || pod.run(|| proxy.admin.dependency("db"))["requests_total"].as_u64().expect("a number");
+        let counts = |host: &str| {
+            let before = counted();
+            assert_eq!(call(host), "db", "{host}");
+            counted() > before
+        };
+        eventually("the address is known", || counts(OUTSIDE));
+        assert!(!counts(OUTSIDE6));
+        names.set_addresses("db.internal", 0, &[OUTSIDE6]);
+        eventually("the name has moved", || counts(OUTSIDE6));
+        assert!(counts(OUTSIDE), "who is connected to the old address has asked earlier");
+        let before = counted();
+        assert_eq!(get(&pod, at(OUTSIDE, 5432), "other.internal").text(), "db");
+        assert_eq!(counted(), before, "who says another name is not taken for this one");
     });
 }
 

@@ -124,12 +124,12 @@ fn inbound(process: &Process, origin: &Origin) -> Result<Target, NotRouted> {
     }
 }
 
-/// Whose an address is that a connection was going to: by `target.addresses`, else by what the names in `target.hosts`
-/// stand for.
+/// Whose an address is that a connection was going to, when it names nobody: that of a name in `target.hosts` that
+/// stands for it, else by `target.addresses`.
 #[must_use]
 pub fn by_destination(process: &Process, snapshot: &Snapshot, address: SocketAddr) -> Option<ServiceIndex> {
-    let by_name = || process.resolver.book().find(address, |policy| snapshot.by_policy(policy));
-    snapshot.by_address(address).or_else(by_name)
+    let by_name = process.resolver.book().find(address, |host| snapshot.by_host(host, address.port()));
+    by_name.or_else(|| snapshot.by_address(address))
 }
 
 fn outbound(
@@ -150,7 +150,12 @@ fn outbound(
     }
     let port = asked.port.or(origin.destination.map(|destination| destination.port())).unwrap_or(80);
     let by_host = snapshot.by_host(asked.host, port);
-    let service = by_host.or_else(|| origin.destination.and_then(|address| by_destination(process, snapshot, address)));
+    // A name that no policy lists is not taken for another one, though both may stand for one address.
+    let of_destination = |address| match asked.names_somebody() {
+        true => snapshot.by_address(address),
+        false => by_destination(process, snapshot, address),
+    };
+    let service = by_host.or_else(|| origin.destination.and_then(of_destination));
     let service = service.or_else(|| asked.address(port).and_then(|address| snapshot.by_address(address)));
     let service = service.unwrap_or(ServiceIndex::UNLISTED);
     if !matches!(snapshot.service(service).endpoints, Endpoints::AsAddressed) {
@@ -183,6 +188,10 @@ impl<'a> Asked<'a> {
             .ok_or(NotRouted::new(Reason::MalformedRequest, "Host has a port that is no number"))?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         Ok(Self { head, buf, host, port, path: OnceCell::new() })
+    }
+
+    fn names_somebody(&self) -> bool {
+        !self.host.is_empty() && self.host.parse::<IpAddr>().is_err()
     }
 
     fn address(&self, port: u16) -> Option<SocketAddr> {

@@ -24,9 +24,6 @@ use crate::tls::Origination;
 /// Former `listen` addresses whose connections are still served.
 const MAX_RETIRED: usize = 64;
 
-/// Before the dependencies come what has no policy and the workload itself.
-const FIRST_DEPENDENCY: usize = 2;
-
 /// A service's place in its snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceIndex(u32);
@@ -213,14 +210,6 @@ impl Snapshot {
         self.addresses.iter().find(|(pattern, _)| pattern.matches(address)).map(|(_, index)| *index)
     }
 
-    /// The dependency of this policy (`namespace/name`).
-    #[must_use]
-    pub fn by_policy(&self, policy: &str) -> Option<ServiceIndex> {
-        let is_it = |service: &Arc<Service>| service.policy.as_deref() == Some(policy);
-        let place = self.dependencies().position(is_it)?;
-        Some(ServiceIndex::new(FIRST_DEPENDENCY + place))
-    }
-
     /// Whose `target.listen` this is.
     #[must_use]
     pub fn by_listen(&self, address: SocketAddr) -> Option<ServiceIndex> {
@@ -240,7 +229,7 @@ impl Snapshot {
 
     /// Every dependency that a policy names.
     pub fn dependencies(&self) -> impl Iterator<Item = &Arc<Service>> {
-        self.services[FIRST_DEPENDENCY..self.named].iter()
+        self.services[2..self.named].iter()
     }
 
     /// Keeps serving connections on addresses that `before` listened on and this one does not: they go to the same
