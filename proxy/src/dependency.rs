@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::iter::from_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -31,6 +32,8 @@ pub struct Dependency {
     pub name: Arc<str>,
     shared: Mutex<Shared>,
     sockets: Arc<Sockets>,
+    /// Traffic was seen that nothing looks into.
+    opaque: AtomicBool,
     events: Arc<dyn EventSink>,
 }
 
@@ -72,7 +75,14 @@ impl Dependency {
         now: Timestamp,
     ) -> Arc<Self> {
         let shared = Shared { protection: Protection::new(config, seed, now), waiting: HashMap::new() };
-        Arc::new(Self { id, name, shared: Mutex::new(shared), sockets: Arc::default(), events })
+        Arc::new(Self {
+            id,
+            name,
+            shared: Mutex::new(shared),
+            sockets: Arc::default(),
+            opaque: AtomicBool::new(false),
+            events,
+        })
     }
 
     /// Whether a policy is about it.
@@ -108,6 +118,17 @@ impl Dependency {
             }
         }
         result
+    }
+
+    /// Opaque traffic has gone to this dependency: blocks that act on calls do nothing for it.
+    pub fn note_opaque(&self) {
+        self.opaque.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether opaque traffic has gone to this dependency.
+    #[must_use]
+    pub fn has_opaque(&self) -> bool {
+        self.opaque.load(Ordering::Relaxed)
     }
 
     /// The sockets that are open to this dependency.

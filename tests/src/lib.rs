@@ -16,6 +16,7 @@ pub mod peers;
 pub mod process;
 pub mod proxy;
 pub mod random;
+pub mod tcp;
 pub mod tools;
 pub mod upstream;
 

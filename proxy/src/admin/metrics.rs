@@ -96,6 +96,14 @@ impl Copied {
                 counter(&mut family, &(series(name), labels), count)?;
             }
         }
+        let help =
+            ["Bytes of opaque connections that came from callers", "Bytes of opaque connections that went to callers"];
+        for (side, (name, help)) in ["tcp_received_bytes", "tcp_sent_bytes"].into_iter().zip(help).enumerate() {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (name, slot) in self.series.iter().filter(|(_, slot)| slot.opaque_bytes[side] > 0) {
+                counter(&mut family, &series(name), slot.opaque_bytes[side])?;
+            }
+        }
         let help = "From the arrival of a call's head to its end";
         self.durations(encoder, "request_duration", help, |slot| &slot.duration)?;
         let help = "What was left of the caller's deadline when its call arrived";

@@ -90,6 +90,8 @@ pub(crate) struct Slot {
     pub attempts: [[u64; OUTCOMES]; ATTEMPT_KINDS.len()],
     pub refused: [[u64; Reason::ALL.len()]; MODES.len()],
     pub retries_denied: [u64; RETRY_DENIED],
+    /// Bytes of opaque connections: from the caller, to the caller.
+    pub opaque_bytes: [u64; 2],
     /// Retries that a retry block in `Observe` would have made.
     pub retries_observed: u64,
     /// Decisions already copied into the log since the hand-over; see [`super::decisions`].
@@ -111,6 +113,7 @@ impl Default for Slot {
             attempts: [[0; OUTCOMES]; ATTEMPT_KINDS.len()],
             refused: [[0; Reason::ALL.len()]; MODES.len()],
             retries_denied: [0; RETRY_DENIED],
+            opaque_bytes: [0; 2],
             retries_observed: 0,
             decisions_kept: [0; Reason::ALL.len()],
             latency: None,
@@ -143,6 +146,7 @@ impl Slot {
             add_all(mine, theirs);
         }
         add_all(&mut self.retries_denied, &other.retries_denied);
+        add_all(&mut self.opaque_bytes, &other.opaque_bytes);
         self.retries_observed += other.retries_observed;
         for (mine, theirs) in self.refused.iter_mut().zip(&other.refused) {
             add_all(mine, theirs);

@@ -63,6 +63,14 @@ impl WorkerReport {
         self.batch.borrow_mut().slot(stats).retries_observed += 1;
     }
 
+    /// An opaque connection has moved this many bytes from its caller, and to it.
+    pub fn moved(&self, stats: StatsId, received: u64, sent: u64) {
+        let mut batch = self.batch.borrow_mut();
+        let bytes = &mut batch.slot(stats).opaque_bytes;
+        bytes[0] += received;
+        bytes[1] += sent;
+    }
+
     /// A connection was accepted.
     pub fn connection_opened(&self, direction: Direction) {
         self.batch.borrow_mut().connection_opened(direction);

@@ -1,6 +1,7 @@
 //! Room 4: which dependency, which of its rules, and where to?
 
 pub mod hosts;
+mod opaque;
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +14,7 @@ use plimsoll_policy::normal_path;
 use plimsoll_resilience::Reason;
 
 use self::hosts::split_authority;
+pub use self::opaque::find_opaque;
 use crate::capture::{Origin, Purpose};
 use crate::exchange::is_tunnel_asked;
 use crate::reject::Refusal;
@@ -20,7 +22,7 @@ use crate::runtime::process::Process;
 use crate::snapshot::{Endpoints, Route, Service, ServiceIndex, Snapshot};
 
 /// Where a call belongs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routed {
     service: ServiceIndex,
     route: usize,
@@ -28,7 +30,7 @@ pub struct Routed {
 }
 
 /// Where a call goes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To one of the dependency's endpoints.
     Endpoints,

@@ -12,6 +12,10 @@ use bytes::BytesMut;
 pub const INITIAL: usize = 16 * 1024;
 /// What a buffer grows to while a body keeps filling it: past this, larger reads save nothing measurable.
 pub const STREAMING: usize = 64 * 1024;
+/// What a buffer of opaque bulk holds: larger reads save nothing measurable there.
+pub const LARGE: usize = 256 * 1024;
+/// How many of those a worker keeps.
+const KEPT_LARGE: usize = 4;
 /// How many buffers a worker keeps for the next call. The rest go back to the allocator.
 const KEPT: usize = 64;
 
@@ -19,6 +23,7 @@ const KEPT: usize = 64;
 #[derive(Debug, Default)]
 pub struct Buffers {
     spare: RefCell<Vec<BytesMut>>,
+    large: RefCell<Vec<BytesMut>>,
 }
 
 impl Buffers {
@@ -28,11 +33,22 @@ impl Buffers {
         self.spare.borrow_mut().pop().unwrap_or_else(|| BytesMut::with_capacity(INITIAL))
     }
 
+    /// An empty buffer of at least [`LARGE`] bytes.
+    #[must_use]
+    pub fn lend_large(&self) -> BytesMut {
+        self.large.borrow_mut().pop().unwrap_or_else(|| BytesMut::with_capacity(LARGE))
+    }
+
     /// Takes a buffer back. One that grew is not kept, so that a burst of large bodies does not stay in memory.
     pub fn give_back(&self, mut buffer: BytesMut) {
         buffer.clear();
-        let mut spare = self.spare.borrow_mut();
-        if buffer.capacity() == INITIAL && spare.len() < KEPT {
+        let (spare, kept) = match buffer.capacity() {
+            INITIAL => (&self.spare, KEPT),
+            LARGE => (&self.large, KEPT_LARGE),
+            _ => return,
+        };
+        let mut spare = spare.borrow_mut();
+        if spare.len() < kept {
             spare.push(buffer);
         }
     }

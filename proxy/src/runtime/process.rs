@@ -14,6 +14,7 @@ use super::worker::Message;
 use crate::capture::Own;
 use crate::cli::Options;
 use crate::dependency::DependencyId;
+use crate::detect::Habits;
 use crate::report::{Direction, Report};
 use crate::snapshot::Snapshot;
 use crate::sockets::Sockets;
@@ -33,6 +34,8 @@ pub struct Process {
     pub own: Own,
     /// Names to addresses.
     pub resolver: Resolver,
+    /// What destinations were found to speak.
+    pub habits: Habits,
     /// Memory of bodies that may be sent again.
     pub kept_bodies: KeptBodies,
     /// Where everything is told.

@@ -27,6 +27,7 @@ use super::worker::{Message, Worker};
 use crate::admin::{BindError, Listeners, Token, TokenError};
 use crate::capture::{Own, Purpose};
 use crate::cli::Options;
+use crate::detect::Habits;
 use crate::report::{LogError, Report, start_log};
 use crate::snapshot::{Originations, Registry, Snapshot, compile};
 
@@ -116,6 +117,7 @@ fn prepare(options: Options, report: Report) -> Result<(Arc<Process>, Registry, 
         drain: Drain::default(),
         own: Own::default(),
         resolver,
+        habits: Habits::default(),
         kept_bodies: KeptBodies::default(),
         report,
         connections: Default::default(),

@@ -32,6 +32,7 @@ use crate::pool::streams::StreamPool;
 use crate::pool::{Pool, Upstream};
 use crate::report::{Collection, WorkerReport};
 use crate::serve;
+use crate::serve::tcp::Pipes;
 use crate::snapshot::Snapshot;
 
 /// How often idle connections are looked over.
@@ -76,6 +77,8 @@ pub struct Worker {
     pub timers: Rc<Timers>,
     /// Spare buffers.
     pub buffers: Buffers,
+    /// Spare pipes.
+    pub pipes: Pipes,
     /// Idle connections to endpoints.
     pub pool: RefCell<Pool>,
     /// Connections to endpoints that take many calls at once.
@@ -104,6 +107,7 @@ impl Worker {
             clock,
             timers: Timers::new(clock),
             buffers: Buffers::default(),
+            pipes: Pipes::default(),
             pool: RefCell::default(),
             streams: RefCell::default(),
             request_heads: Spare::default(),
@@ -159,6 +163,12 @@ impl Worker {
                 self.process.resolver.known(name, *port).into_iter().flatten().find_map(take)
             }
         }
+    }
+
+    /// Whether only what is in flight is still served.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.phase() == Phase::Closing
     }
 
     /// Gives a connection back whose last answer is complete.

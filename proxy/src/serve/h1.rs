@@ -12,23 +12,18 @@ use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::time::Timestamp;
 use socket2::SockRef;
 
-use super::Downstream;
+use super::listening::idle_until;
+use super::{Downstream, too_many_connections};
 use crate::exchange::{After, Begin, Caller, Slot};
 use crate::forward::io::{poll_read, poll_write};
 use crate::forward::request::Request;
-use crate::reject::{AnswerForm, Numbers, Refusal, write_answer};
+use crate::reject::{AnswerForm, Refusal, write_answer};
 use crate::report::{CallFacts, CallReport, StatsId};
 use crate::route::{self, NotRouted};
-use crate::runtime::drain::Phase;
 use crate::runtime::worker::Worker;
-use crate::snapshot::Snapshot;
 
 /// How long a head may take from its first byte (policy.md, built-in defaults).
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be idle between requests.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// A connection that drains is closed once it has been idle for this long: a request that is on its way arrives before.
-const DRAIN_QUIET: Duration = Duration::from_millis(500);
 /// What is read away of a request that was answered early, or of whatever follows a refused one.
 const READ_AWAY: usize = 64 * 1024;
 /// How long that may take.
@@ -82,17 +77,6 @@ pub fn observe_turning_away(worker: &Worker, down: &Downstream) {
     let snapshot = worker.snapshot();
     let refusal = too_many_connections(worker, &snapshot);
     worker.report.would_refuse(snapshot.inbound().rest.stats.id(), &refusal, &facts(worker, down, None));
-}
-
-fn too_many_connections<'s>(worker: &Worker, snapshot: &'s Snapshot) -> Refusal<'s> {
-    let limit = snapshot.inbound().connections.map_or(0, |limit| u64::from(limit.config.max));
-    let mut refusal = Refusal::new(Reason::BulkheadFull);
-    refusal.policy = snapshot.inbound().policy.as_deref();
-    refusal.block = Some("bulkhead");
-    refusal.numbers = Some(Numbers { observed: worker.process.callers.open() as u64, limit });
-    refusal.detail = Some("maxConnections");
-    refusal.generation = Some(&snapshot.generation);
-    refusal
 }
 
 enum Next {
@@ -164,16 +148,6 @@ fn poll_more(worker: &Worker, down: &mut Downstream, deadline: Option<Timestamp>
     }
     down.idle_since = None;
     Poll::Ready(if deadline.is_some() { More::TooLate } else { More::Ended })
-}
-
-/// Until when a connection with nothing to say is kept.
-fn idle_until(worker: &Worker, down: &mut Downstream, now: Timestamp) -> Timestamp {
-    let since = *down.idle_since.get_or_insert(now);
-    match worker.phase() {
-        // Drained is who has had half a second to be told.
-        Phase::Closing => worker.process.drain.closing_since().max(since) + DRAIN_QUIET,
-        _ => since + IDLE_TIMEOUT,
-    }
 }
 
 async fn exchange(
