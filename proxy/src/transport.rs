@@ -10,7 +10,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::tls::Session;
+use crate::tls::{Refusal, Session};
 
 /// A connection to an endpoint.
 ///
@@ -42,6 +42,15 @@ impl Transport {
         match self {
             Self::Plain(_) => None,
             Self::Tls(session) => Some(session.origination()),
+        }
+    }
+
+    /// Where it is noted if the endpoint refuses who we are, for when the transport is in other hands.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(session) => Some(session.refusal()),
         }
     }
 

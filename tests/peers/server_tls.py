@@ -1,6 +1,7 @@
 """A server over TLS that says which connection a call came on.
 
-Usage: server_tls.py CERT KEY [CA]; with CA it wants a client certificate. Prints its port. Answers with
+Usage: server_tls.py CERT KEY [CA [PROTOCOL]]; with CA it wants a client certificate, with PROTOCOL it chooses that by
+ALPN. Prints its port. Answers with
 "CONNECTION CALL SNI BYTES" (numbers from 1); what a path does beside that is said where it is done.
 """
 import itertools
@@ -15,6 +16,8 @@ context.num_tickets = 4
 if len(sys.argv) > 3:
     context.load_verify_locations(sys.argv[3])
     context.verify_mode = ssl.CERT_REQUIRED
+if len(sys.argv) > 4:
+    context.set_alpn_protocols([sys.argv[4]])
 names = {}
 context.sni_callback = lambda tls, name, _: names.__setitem__(tls, name)
 numbers = itertools.count(1)

@@ -17,12 +17,10 @@ struct Server {
     _process: Process,
 }
 
-fn serve(certificates: &Authority, wants_certificate: bool) -> Server {
+fn serve(certificates: &Authority, further: &[&str]) -> Server {
     let mut command = script_command("server_tls.py");
     command.args([certificates.file("server.pem"), certificates.file("server.key")]);
-    if wants_certificate {
-        command.arg(certificates.file("ca.pem"));
-    }
+    command.args(further).current_dir(certificates.folder());
     let process = Process::start(&mut command);
     let line = process.stdout_line(PATIENCE, |line| line.starts_with("port "));
     let line = line.unwrap_or_else(|| panic!("it does not start:\n{}", process.output()));
@@ -54,7 +52,7 @@ const NAMED: &str = ", serverName: fraud.test";
 #[test]
 fn one_connection_carries_call_after_call() {
     let certificates = certificates();
-    let server = serve(&certificates, false);
+    let server = serve(&certificates, &[]);
     let (dependency, _proxy) = start(server.address, &certificates, NAMED, "");
     for call in 1..=30 {
         // Another caller each time; half of the calls must not be sent twice.
@@ -68,7 +66,7 @@ fn one_connection_carries_call_after_call() {
 #[test]
 fn a_connection_that_the_server_ended_costs_no_call() {
     let certificates = certificates();
-    let server = serve(&certificates, false);
+    let server = serve(&certificates, &[]);
     let (dependency, _proxy) = start(server.address, &certificates, NAMED, "");
     let mut client = Client::connect(dependency.listen);
     for call in 1..=20 {
@@ -80,7 +78,7 @@ fn a_connection_that_the_server_ended_costs_no_call() {
 #[test]
 fn much_goes_both_ways() {
     let certificates = certificates();
-    let server = serve(&certificates, false);
+    let server = serve(&certificates, &[]);
     let (dependency, _proxy) = start(server.address, &certificates, NAMED, "");
     let body: Vec<u8> = (0..5_000_000_u32).map(|index| (index * 31 % 251) as u8).collect();
     let mut client = Client::connect(dependency.listen);
@@ -94,7 +92,7 @@ fn much_goes_both_ways() {
 #[test]
 fn an_answer_that_was_cut_does_not_look_whole() {
     let certificates = certificates();
-    let server = serve(&certificates, false);
+    let server = serve(&certificates, &[]);
     let (dependency, _proxy) = start(server.address, &certificates, NAMED, "");
     assert_eq!(Client::connect(dependency.listen).get("/end").text(), "1 1 fraud.test 0");
     let cut = Client::connect(dependency.listen).try_call("GET", "/cut", &[], b"");
@@ -104,7 +102,7 @@ fn an_answer_that_was_cut_does_not_look_whole() {
 #[test]
 fn without_server_name_the_host_of_the_call_is_asked_for() {
     let certificates = certificates();
-    let server = serve(&certificates, false);
+    let server = serve(&certificates, &[]);
     let (dependency, _proxy) = start(server.address, &certificates, "", "");
     let mut client = Client::connect(dependency.listen);
     let mut ask = |host: &str| client.call("GET", "/", &[("host", host)], b"");
@@ -119,17 +117,22 @@ fn without_server_name_the_host_of_the_call_is_asked_for() {
 #[test]
 fn a_client_certificate_that_is_missing_is_a_failure_of_tls() {
     let certificates = certificates();
-    let server = serve(&certificates, true);
-    let (dependency, proxy) = start(server.address, &certificates, NAMED, "");
-    let mut client = Client::connect(dependency.listen);
-    for _ in 0..5 {
-        // With TLS 1.3 the handshake is over by the time that the server says so.
-        let answer = client.post("/", b"abc");
-        assert_eq!((answer.status, answer.reason()), (503, Some("TlsFailure")), "{answer}");
+    for (protocol, target) in [("http/1.1", ""), ("h2", "\n    upstreamProtocol: HTTP2")] {
+        let server = serve(&certificates, &["ca.pem", protocol]);
+        let tls = format!("{{mode: Originate, caFile: ca.pem, serverName: fraud.test}}{target}");
+        let dependency = listened("fraud-api", server.address, &format!("    tls: {tls}"));
+        let proxy = setup(&certificates).policy(&dependency.policy).start();
+        let mut client = Client::connect(dependency.listen);
+        for _ in 0..5 {
+            // With TLS 1.3 the handshake is over by the time that the server says so.
+            let answer = client.post("/", b"abc");
+            assert_eq!((answer.status, answer.reason()), (503, Some("TlsFailure")), "{protocol}: {answer}");
+        }
+        let told = |line: &str| line.contains("wants a client certificate; set tls.certFile and tls.keyFile");
+        proxy.process.stderr_line(PATIENCE, told).expect("it is told what to do");
     }
-    let told = |line: &str| line.contains("wants a client certificate; set tls.certFile and tls.keyFile");
-    proxy.process.stderr_line(PATIENCE, told).expect("it is told what to do");
 
+    let server = serve(&certificates, &["ca.pem"]);
     let (dependency, _proxy) =
         start(server.address, &certificates, ", serverName: fraud.test, certFile: client.pem, keyFile: client.key", "");
     assert_eq!(Client::connect(dependency.listen).post("/", b"abc").status, 200);

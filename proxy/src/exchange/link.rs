@@ -66,8 +66,6 @@ pub struct OnConnection {
     pub chunks: Option<Chunks>,
     /// A byte of the request was written.
     pub wrote: bool,
-    /// TLS may hold bytes that the socket did not take.
-    pub unflushed: bool,
     /// Writing failed; what the server said before that may still be readable.
     pub write_failed: bool,
     /// Our side of a tunnel is closed.
@@ -89,23 +87,20 @@ pub struct OnStream {
     /// Sending failed; the answer says why, if there is one.
     pub failed: bool,
     /// Keeps the connection known to be in use.
-    pub _opened: Opened,
+    pub opened: Opened,
 }
 
 impl OnConnection {
     /// A connection on which `head` is to be written first.
     #[must_use]
     pub fn new(upstream: Upstream, head: BytesMut, chunks: Option<Chunks>) -> Self {
-        Self { upstream, head, head_sent: 0, chunks, wrote: false, unflushed: false, write_failed: false, shut: false }
+        Self { upstream, head, head_sent: 0, chunks, wrote: false, write_failed: false, shut: false }
     }
 
     /// Whether all that is known of the request has left us.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        self.head_sent == self.head.len()
-            && !self.unflushed
-            && !self.write_failed
-            && self.chunks.is_none_or(|chunks| chunks.has_ended())
+        self.head_sent == self.head.len() && !self.write_failed && self.chunks.is_none_or(|chunks| chunks.has_ended())
     }
 }
 

@@ -1,14 +1,12 @@
 //! Room 9: the bytes, both ways, with back-pressure. Whoever has no room to write to stops reading.
 
 use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use plimsoll_h1::{KindSet, Limits, Upgrade, Version};
 use plimsoll_resilience::flight::{Failure, Flight};
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::rejection::{Block, Rejected};
-use tokio::io::AsyncWrite;
 
 use super::connect::Pooled;
 use super::link::Link;
@@ -20,7 +18,6 @@ use crate::forward::io::poll_send;
 use crate::forward::request::BodyEnd;
 use crate::streams::fields;
 use crate::tls::TlsError;
-use crate::transport::Transport;
 
 impl Exchange {
     /// Goes on with getting a connection.
@@ -114,10 +111,6 @@ impl Exchange {
         let unsent = self.request.unsent();
         let body = open.chunks.map_or(unsent, |chunks| &unsent[..chunks.room()]);
         if head.is_empty() && body.is_empty() {
-            if open.unflushed {
-                // What fails here, reading shows.
-                open.unflushed = Pin::new(&mut open.upstream.stream).poll_flush(cx).is_pending();
-            }
             if self.tunnel && self.request.is_whole() {
                 open.shut = true;
                 open.upstream.stream.shut_down_write();
@@ -130,7 +123,6 @@ impl Exchange {
             Poll::Ready(Ok(written)) => {
                 let of_head = written.min(head_len);
                 open.head_sent += of_head;
-                open.unflushed = matches!(open.upstream.stream, Transport::Tls(_));
                 if let Some(chunks) = &mut open.chunks {
                     chunks.on_sent(written - of_head);
                 }
@@ -265,7 +257,7 @@ impl Exchange {
     }
 
     /// As a failed handshake is told: it is one, though TLS 1.3 has it fail after its end.
-    fn tell_tls(&self, error: &TlsError) {
+    pub(super) fn tell_tls(&self, error: &TlsError) {
         let (dependency, endpoint) = (&*self.dependency().name, self.endpoint);
         if self.service().security.as_ref().is_some_and(|origination| origination.may_tell(self.now)) {
             tracing::warn!(dependency, ?endpoint, %error, "no TLS");

@@ -45,7 +45,7 @@ impl Exchange {
                     held_back: false,
                     ended: ends,
                     failed: false,
-                    _opened: opened,
+                    opened,
                 }));
                 // What is queued goes out with the connection's next turn.
                 self.flight.handle_sent(self.now);
@@ -311,7 +311,17 @@ impl Exchange {
             self.cut_code = passed_on(code);
         }
         tracing::debug!(dependency = &*self.dependency().name, endpoint = ?self.endpoint, %error, "a stream broke");
-        self.fail(self.failure_of(error), cx);
+        let refused = match &self.link {
+            Link::Stream(open) if open.awaited.is_some() => open.opened.refusal(),
+            _ => None,
+        };
+        match refused {
+            Some(refused) => {
+                self.tell_tls(&refused);
+                self.fail(Failure::Tls, cx);
+            }
+            None => self.fail(self.failure_of(error), cx),
+        }
         self.act(cx);
         // With the answer begun it is cut, and the caller is told in its own way.
         debug_assert!(

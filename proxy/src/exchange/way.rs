@@ -133,6 +133,7 @@ async fn make(
 }
 
 async fn shake_hands(worker: &Worker, plan: &Plan, dialed: Dialed) -> Made {
+    let refusal = dialed.transport.refusal();
     match Handle::connect(dialed.transport, worker.clock, worker.timers.alarm()).await {
         Ok((handle, driver)) => {
             let socket = dialed.socket;
@@ -140,7 +141,7 @@ async fn shake_hands(worker: &Worker, plan: &Plan, dialed: Dialed) -> Made {
                 driver.await;
                 drop(socket);
             }));
-            Made::Streams { handle, address: dialed.address, patience: plan.idle }
+            Made::Streams { handle, address: dialed.address, refusal, patience: plan.idle }
         }
         Err(error) => {
             let dependency = &*plan.dependency.name;

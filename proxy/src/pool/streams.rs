@@ -18,6 +18,7 @@ use crate::dependency::DependencyId;
 use crate::dial::{Destination, DialError};
 use crate::sockets::Sockets;
 use crate::streams::client::Handle;
+use crate::tls::{Refusal, TlsError};
 
 /// Whose connections, where to, and made under which settings of TLS.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +48,7 @@ struct Shelf {
 
 struct Shared {
     handle: Handle,
+    refusal: Option<Refusal>,
     address: SocketAddr,
     used: Rc<Cell<Used>>,
     patience: Duration,
@@ -65,8 +67,17 @@ pub struct Opened {
     pub handle: Handle,
     /// Where it leads.
     pub address: SocketAddr,
+    refusal: Option<Refusal>,
     used: Rc<Cell<Used>>,
     sockets: Arc<Sockets>,
+}
+
+impl Opened {
+    /// That the endpoint refuses who we are, where it has said so since.
+    #[must_use]
+    pub fn refusal(&self) -> Option<TlsError> {
+        self.refusal.as_ref()?.get().cloned()
+    }
 }
 
 impl Drop for Opened {
@@ -101,6 +112,7 @@ impl StreamPool {
             return Found::Room(Opened {
                 handle: shared.handle.clone(),
                 address: shared.address,
+                refusal: shared.refusal.clone(),
                 used: Rc::clone(&shared.used),
                 sockets: Arc::clone(sockets),
             });
@@ -122,10 +134,10 @@ impl StreamPool {
         let Some(shelf) = self.shelves.get_mut(key) else { return };
         shelf.dialing = None;
         match made {
-            Made::Streams { handle, address, patience } => {
+            Made::Streams { handle, address, refusal, patience } => {
                 shelf.speaks_http1 = false;
                 let used = Rc::new(Cell::new(Used { streams: 0, last: now }));
-                shelf.open.push(Shared { handle, address, used, patience });
+                shelf.open.push(Shared { handle, refusal, address, used, patience });
             }
             Made::Http1 => shelf.speaks_http1 = true,
             Made::Nothing => {}
@@ -179,6 +191,8 @@ pub enum Made {
         handle: Handle,
         /// Where it leads.
         address: SocketAddr,
+        /// Where TLS notes that we are refused.
+        refusal: Option<Refusal>,
         /// How long it may be without a stream.
         patience: Duration,
     },

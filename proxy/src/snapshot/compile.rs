@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -137,18 +137,9 @@ pub fn originations(
     let own = set.dependencies.iter().filter(|policy| policy.is_for(namespace, workload));
     let with_tls = own.filter_map(|policy| Some((policy.id.to_string(), policy.target.tls.as_ref()?)));
     with_tls
-        .map(|(name, tls)| {
-            let path = |file: &Option<String>| file.as_ref().map(PathBuf::from);
-            let settings = Settings {
-                server_name: tls.server_name.clone(),
-                ca_file: path(&tls.ca_file),
-                cert_file: path(&tls.cert_file),
-                key_file: path(&tls.key_file),
-            };
-            match Origination::new(&settings, secrets_dir) {
-                Ok(origination) => Ok((name, origination)),
-                Err(error) => Err((name, error)),
-            }
+        .map(|(name, tls)| match Origination::new(&Settings::from(tls), secrets_dir) {
+            Ok(origination) => Ok((name, origination)),
+            Err(error) => Err((name, error)),
         })
         .collect()
 }

@@ -28,7 +28,7 @@ pub use config::{Settings, TlsConfigError};
 pub use error::TlsError;
 pub use files::FileError;
 pub use origination::{Origination, Refreshed};
-pub use session::Session;
+pub use session::{Refusal, Session};
 
 /// What ALPN offers (RFC 7301).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -16,6 +16,7 @@
 use std::io::{self, IoSlice, Read};
 use std::net::Shutdown;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use socket2::SockRef;
@@ -41,7 +42,12 @@ pub struct Session {
     end: End,
     /// The peer broke the protocol, or ended it with an alert: nothing more can be read.
     broken: Option<TlsError>,
+    refusal: Refusal,
 }
+
+/// Set once the endpoint has [refused who we are](TlsError::refuses_us). HTTP/2 takes the session out of our hands, and
+/// tells of errors by their kind alone.
+pub type Refusal = Arc<OnceLock<TlsError>>;
 
 /// How far the end of what we write has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +60,7 @@ enum End {
 
 impl Session {
     pub(super) fn new(stream: TlsStream<TcpStream>, origination: u64, identified: bool) -> Self {
-        Self { stream, origination, identified, taken: 0, end: End::Open, broken: None }
+        Self { stream, origination, identified, taken: 0, end: End::Open, broken: None, refusal: Refusal::default() }
     }
 
     /// The socket underneath.
@@ -73,6 +79,12 @@ impl Session {
     #[must_use]
     pub fn origination(&self) -> u64 {
         self.origination
+    }
+
+    /// Where a refusal of us is noted.
+    #[must_use]
+    pub fn refusal(&self) -> Refusal {
+        Arc::clone(&self.refusal)
     }
 
     /// Whether there may be something to read.
@@ -166,7 +178,12 @@ impl AsyncRead for Session {
                     let error = this.explain(error);
                     // What came before a broken record, or before an alert, is read first.
                     match TlsError::of(&error) {
-                        Some(tls) if error.kind() == io::ErrorKind::InvalidData => this.broken = Some(tls.clone()),
+                        Some(tls) if error.kind() == io::ErrorKind::InvalidData => {
+                            if tls.refuses_us() {
+                                let _ = this.refusal.set(tls.clone());
+                            }
+                            this.broken = Some(tls.clone());
+                        }
                         _ => return Poll::Ready(Err(error)),
                     }
                 }
