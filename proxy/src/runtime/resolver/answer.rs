@@ -14,6 +14,9 @@ pub const LONGEST: Duration = Duration::from_secs(300);
 /// For how long an answer without a TTL is used: from a file, or from the system's resolver.
 pub const WITHOUT_TTL: Duration = Duration::from_secs(5);
 
+/// Addresses of one answer. What a message of DNS can hold beyond this is of no use to anyone.
+const MOST_ADDRESSES: usize = 256;
+
 /// The addresses of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -37,7 +40,7 @@ impl Answer {
         let mut each_once: Vec<SocketAddr> = Vec::new();
         for mut address in addresses {
             address.set_port(0);
-            if !each_once.contains(&address) {
+            if each_once.len() < MOST_ADDRESSES && !each_once.contains(&address) {
                 each_once.push(address);
             }
         }

@@ -3,6 +3,7 @@
 //! They are read again when they change, as the system's own resolver does: a laptop changes networks, a container gets
 //! its `hosts` after its start.
 
+use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
@@ -10,12 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::op::Query;
-use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::proto::rr::Name;
 use hickory_resolver::system_conf::parse_resolv_conf;
-use hickory_resolver::{Hosts, TokioResolver};
 
 /// Name servers that are asked, as in the system's resolver.
 const MOST_SERVERS: usize = 3;
@@ -27,7 +27,8 @@ pub struct Conf {
     pub servers: Vec<TokioResolver>,
     /// Whether the system knows ways to a name that are not read here, such as mDNS.
     pub knows_more: bool,
-    hosts: Hosts,
+    /// By name in lower case, without a final dot.
+    hosts: HashMap<Box<str>, Vec<IpAddr>>,
     search: Vec<Name>,
     ndots: usize,
 }
@@ -95,14 +96,10 @@ impl Files {
         } else {
             self.servers.clone()
         };
-        let mut known = Hosts::default();
-        if let Err(error) = known.read_hosts_conf(&*hosts) {
-            tracing::warn!(%error, "the hosts file is not text to its end");
-        }
         Conf {
             servers: servers.into_iter().filter_map(|server| client(server, &options)).collect(),
             knows_more: knows_more(&String::from_utf8_lossy(&nsswitch)),
-            hosts: known,
+            hosts: parse_hosts(&String::from_utf8_lossy(&hosts)),
             search: if search.is_empty() { domain.into_iter().collect() } else { search },
             ndots: options.ndots,
         }
@@ -128,15 +125,24 @@ impl Conf {
 
     /// What the hosts file says about `name`, of both families.
     #[must_use]
-    pub fn in_hosts(&self, name: &Name) -> Vec<IpAddr> {
-        let lower = name.to_lowercase();
-        let found = [RecordType::AAAA, RecordType::A]
-            .into_iter()
-            .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(lower.clone(), kind)));
-        found
-            .flat_map(|found| found.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>())
-            .collect()
+    pub fn in_hosts(&self, name: &str) -> &[IpAddr] {
+        let lower = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        self.hosts.get(&*lower).map_or(&[], Vec::as_slice)
     }
+}
+
+/// hosts(5): an address and its names on each line.
+fn parse_hosts(text: &str) -> HashMap<Box<str>, Vec<IpAddr>> {
+    let mut hosts: HashMap<Box<str>, Vec<IpAddr>> = HashMap::new();
+    for line in text.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        // An address with a scope is passed over: it is one of a link, and no name of a service.
+        let Some(address) = words.next().and_then(|word| word.parse().ok()) else { continue };
+        for name in words {
+            hosts.entry(name.to_ascii_lowercase().into()).or_default().push(address);
+        }
+    }
+    hosts
 }
 
 /// A `resolv.conf` without a name server means the one of this machine, and so does one that cannot be read.
@@ -197,10 +203,6 @@ mod tests {
         conf.candidates(&Name::from_utf8(name).unwrap()).iter().map(ToString::to_string).collect()
     }
 
-    fn in_hosts(conf: &Conf, name: &str) -> Vec<IpAddr> {
-        conf.in_hosts(&Name::from_utf8(name).unwrap())
-    }
-
     #[test]
     fn short_names_are_looked_for_in_the_search_domains_first() {
         let text = "search risk.svc.cluster.local svc.cluster.local\nnameserver 10.0.0.10\noptions ndots:2\n";
@@ -228,19 +230,19 @@ mod tests {
 
     #[test]
     fn the_hosts_file_is_read_again_when_it_changes() {
-        let text = "127.0.0.1 localhost\n10.0.0.1 Db.example db # moves\nfd00::1 db.example\n";
+        let text = "127.0.0.1 localhost\n10.0.0.1\tDb.example db # moves\n\nfe80::1%lo0 db\nfd00::1 db.example";
         let (folder, mut files) = files("", text, "");
         let conf = files.conf();
-        let both: [IpAddr; 2] = ["fd00::1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
-        assert_eq!(in_hosts(&conf, "DB.example"), both);
-        assert_eq!(in_hosts(&conf, "db"), both[1..]);
-        assert!(in_hosts(&conf, "moves").is_empty());
+        let both: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        assert_eq!(conf.in_hosts("DB.example."), both);
+        assert_eq!(conf.in_hosts("db"), &both[..1]);
+        assert!(conf.in_hosts("moves").is_empty());
         assert!(Arc::ptr_eq(&conf, &files.conf()), "nothing has changed");
         fs::write(folder.path().join("hosts"), "10.0.0.20 db\n").unwrap();
         let conf = files.conf();
-        assert_eq!(in_hosts(&conf, "db"), ["10.0.0.20".parse::<IpAddr>().unwrap()]);
+        assert_eq!(conf.in_hosts("db"), ["10.0.0.20".parse::<IpAddr>().unwrap()]);
         fs::remove_file(folder.path().join("hosts")).unwrap();
-        assert!(in_hosts(&files.conf(), "db").is_empty());
+        assert!(files.conf().in_hosts("db").is_empty());
     }
 
     #[test]

@@ -20,6 +20,8 @@ use super::answer::{LONGEST, ResolveError, SHORTEST};
 
 /// Places in an order that cannot be exact.
 const SLOTS: u64 = 128;
+/// Addresses in an order. Making one takes time by the square of this.
+const MOST_ADDRESSES: usize = 1024;
 /// Targets that are looked at. With more, which cannot be told to callers anyway, those of the lowest priority count.
 const MOST_TARGETS: usize = 256;
 
@@ -79,15 +81,14 @@ pub struct Weighted {
 #[must_use]
 pub fn in_order(targets: &[Weighted]) -> Vec<SocketAddr> {
     let mut shares: Vec<(SocketAddr, u64)> = Vec::new();
-    for target in targets {
-        // Counts up to 10 divide this, so that shares of the usual weights stay exact.
-        let share = u64::from(target.weight) * 2520 / target.addresses.len() as u64;
-        for address in &target.addresses {
-            // One address under two names is one endpoint.
-            match shares.iter_mut().find(|(known, _)| known == address) {
-                Some((_, known)) => *known += share,
-                None => shares.push((*address, share)),
-            }
+    // Counts up to 10 divide this, so that shares of the usual weights stay exact.
+    let share = |target: &Weighted| u64::from(target.weight) * 2520 / target.addresses.len() as u64;
+    let all = targets.iter().flat_map(|target| target.addresses.iter().map(move |address| (*address, share(target))));
+    for (address, share) in all.take(MOST_ADDRESSES) {
+        // One address under two names is one endpoint.
+        match shares.iter_mut().find(|(known, _)| *known == address) {
+            Some((_, known)) => *known += share,
+            None => shares.push((address, share)),
         }
     }
     spread(&places(&shares))
@@ -166,6 +167,14 @@ mod tests {
         let order = order(&[target(0, [1]), target(5, [2])]);
         assert_eq!(order.len(), 129);
         assert_eq!(order.iter().filter(|last| **last == 1).count(), 1);
+    }
+
+    #[test]
+    fn an_order_is_bounded_whatever_name_servers_say() {
+        let address = |number: u32| SocketAddr::from((std::net::Ipv4Addr::from(number), 80));
+        let target = |at: u32| Weighted { weight: 1, addresses: (at * 100..(at + 1) * 100).map(address).collect() };
+        let order = in_order(&(0..256).map(target).collect::<Vec<_>>());
+        assert_eq!(order.len(), MOST_ADDRESSES);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //!   used for a second, and then there is the other one, too.
 //! - The name servers are asked in their order, each with a head start over the next. One that answers with a failure
 //!   is passed over at once.
-//! - The candidates of a search list are tried in their order. Only a name server that says that there is no such name
-//!   leads to the next one: to guess on while nobody answers would take a name for another one.
+//! - The candidates of a search list are tried in their order until one has an address. One that nobody can answer for
+//!   does not keep the others from being tried, as in the system's resolver: domains that are out of order are common.
 //! - mDNS, LDAP and the like are only known to the system's own resolver. It blocks, so it is asked on threads, and only
 //!   when there is no such name elsewhere and nsswitch.conf names more than files and DNS.
 
@@ -93,11 +93,11 @@ async fn addresses(conf: &Conf, threads: &Arc<Semaphore>, text: &str) -> Found {
     if let Ok(literal) = text.parse::<IpAddr>() {
         return Answer::new([literal], LONGEST);
     }
-    let name = parse(text)?;
-    let in_hosts = conf.in_hosts(&name);
+    let in_hosts = conf.in_hosts(text);
     if !in_hosts.is_empty() {
-        return Answer::new(in_hosts, WITHOUT_TTL);
+        return Answer::new(in_hosts.iter().copied(), WITHOUT_TTL);
     }
+    let name = parse(text)?;
     if is_localhost(&name) {
         // Never a question for others (RFC 6761, section 6.3).
         return Answer::new([Ipv6Addr::LOCALHOST.into(), IpAddr::from(Ipv4Addr::LOCALHOST)], LONGEST);
@@ -143,21 +143,21 @@ async fn services(conf: &Conf, name: &Name) -> Result<Services, ResolveError> {
     .await
 }
 
-/// The first candidate that exists.
+/// What the first candidate stands for that stands for anything; else what says most about all of them.
 async fn along_search<T, F>(conf: &Conf, name: &Name, look_up: impl Fn(Name) -> F) -> Result<T, ResolveError>
 where
     F: Future<Output = Result<T, ResolveError>>,
 {
-    let mut known = ResolveError::NoName;
+    let mut says_most = ResolveError::NoName;
     for candidate in conf.candidates(name) {
         match look_up(candidate).await {
-            // A name that exists without an address says more than one that does not exist.
+            Ok(found) => return Ok(found),
             Err(ResolveError::NoName) => {}
-            Err(ResolveError::NoAddress) => known = ResolveError::NoAddress,
-            found => return found,
+            Err(error) if says_most.is_definite() => says_most = error,
+            Err(_) => {}
         }
     }
-    Err(known)
+    Err(says_most)
 }
 
 async fn both_families(conf: &Conf, name: &Name) -> Found {
