@@ -32,20 +32,25 @@ pub fn judge(head: &ResponseHead, buf: &[u8], rules: &Rules, wall: SystemTime) -
     }
 }
 
-/// The same for a gRPC answer, whose status stands in its trailers, or in its head where there is nothing else.
+/// The same for a gRPC answer, whose status stands in its trailers, or in its head where there is nothing else;
+/// `is_whole`: nothing of it is to come.
 #[must_use]
 pub fn judge_grpc(
     head: &ResponseHead,
     buf: &[u8],
     trailers: Option<TrailerSection<'_>>,
+    is_whole: bool,
     rules: &Rules,
     wall: SystemTime,
 ) -> Head {
     let of_http = judge(head, buf, rules, wall);
     let value = |kind| trailers.and_then(|section| section.value(kind)).or_else(|| head.fields.value(kind, buf));
-    let Some(status) = value(FieldKind::GrpcStatus).map(GrpcCode::of_field) else {
+    let status = match value(FieldKind::GrpcStatus) {
+        Some(status) => GrpcCode::of_field(status),
+        // Whoever ends without a status has failed in a way that nobody knows.
+        None if is_whole && head.status == 200 => GrpcCode::Unknown,
         // Not there yet; or not gRPC at all, and then HTTP's word counts.
-        return of_http;
+        None => return of_http,
     };
     let pushback = value(FieldKind::GrpcRetryPushbackMs).map(pushback);
     let asked_to_wait = pushback.flatten().filter(|wait| !wait.is_zero());

@@ -154,7 +154,10 @@ impl Exchange {
         let (head, buf) = (&self.answer.head, self.answer.bytes());
         let wall = self.worker.clock.wall(self.now);
         match self.grpc {
-            true => outcome::judge_grpc(head, buf, self.answer.trailers(), &self.route().rules, wall),
+            true => {
+                let (trailers, is_whole) = (self.answer.trailers(), self.answer.is_whole());
+                outcome::judge_grpc(head, buf, trailers, is_whole, &self.route().rules, wall)
+            }
             false => outcome::judge(head, buf, &self.route().rules, wall),
         }
     }

@@ -15,10 +15,11 @@ mod deliver;
 mod link;
 mod pumps;
 mod report;
+mod slot;
+mod speaks;
 mod streams;
 mod way;
 
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +37,9 @@ use socket2::SockRef;
 
 pub use self::caller::{Caller, CallerStream};
 use self::link::Link;
+pub use self::slot::{Begin, Slot};
+use self::speaks::Speaks;
+pub(crate) use self::speaks::is_tunnel_asked;
 use crate::deadline;
 use crate::dependency::{Dependency, Shared};
 use crate::forward::answer::Answer;
@@ -43,11 +47,11 @@ use crate::forward::grpc::{Messages, is_grpc};
 use crate::forward::io::has_hung_up;
 use crate::forward::reply::Reply;
 use crate::forward::request::Request;
-use crate::route::{Routed, Target};
+use crate::route::Routed;
 use crate::runtime::drain::Phase;
 use crate::runtime::worker::Worker;
 use crate::serve::Downstream;
-use crate::snapshot::{Route, Service, Snapshot, Upstreams};
+use crate::snapshot::{Route, Service, Snapshot};
 use crate::streams::Code;
 use crate::trace::Trace;
 
@@ -134,38 +138,6 @@ struct Kept {
     answer: Answer,
     /// Where the rest of it comes from, until it is whole, too much, or the next attempt begins.
     link: Link,
-}
-
-/// What the connection of an attempt is to speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaks {
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2.
-    Http2,
-    /// Whichever of the two the server chooses.
-    Either,
-    /// Nothing of ours: the caller has asked for a tunnel.
-    Raw,
-}
-
-impl Speaks {
-    fn of(service: &Service, target: &Target, head: &RequestHead, caller: &Caller) -> Self {
-        // A redirected CONNECT was on its way to a proxy, which is to see it.
-        let was_for_us = caller.origin().destination.is_none() || matches!(target, Target::Endpoints);
-        if is_tunnel_asked(head) && was_for_us {
-            return Self::Raw;
-        }
-        match service.upstreams {
-            // In HTTP/1.1 a WebSocket takes its connection over.
-            _ if head.upgrade == Upgrade::WebSocket && !caller.is_stream() => Self::Http1,
-            Upstreams::Http1 => Self::Http1,
-            Upstreams::Http2 if service.security.is_some() => Self::Either,
-            Upstreams::Http2 => Self::Http2,
-            Upstreams::AsCaller if caller.is_stream() => Self::Http2,
-            Upstreams::AsCaller => Self::Http1,
-        }
-    }
 }
 
 /// How a call ended other than by its answer.
@@ -495,63 +467,6 @@ impl Exchange {
     }
 }
 
-/// What a call begins with.
-pub struct Begin {
-    /// Whose it is.
-    pub caller: Caller,
-    /// The generation that holds for it.
-    pub snapshot: Arc<Snapshot>,
-    /// Where it belongs.
-    pub routed: Routed,
-    /// The request, as far as it is here.
-    pub request: Request,
-    /// When its head was complete.
-    pub arrived: Timestamp,
-}
-
-/// Memory for one call, used for one call after the other.
-#[derive(Default)]
-pub struct Slot(Box<Stage>);
-
-#[derive(Default)]
-#[expect(clippy::large_enum_variant, reason = "it is the memory of the largest that is kept")]
-enum Stage {
-    #[default]
-    Empty,
-    Begin(Rc<Worker>, Begin),
-    Running(Exchange),
-}
-
-impl Slot {
-    /// Puts a call in.
-    pub fn load(&mut self, worker: &Rc<Worker>, begin: Begin) {
-        *self.0 = Stage::Begin(Rc::clone(worker), begin);
-    }
-
-    /// Runs the call that was put in, and gives back the connection that it had for itself.
-    pub async fn run(&mut self) -> (Option<Box<Downstream>>, After) {
-        let after = poll_fn(|cx| self.poll(cx)).await;
-        let Stage::Running(exchange) = &mut *self.0 else {
-            unreachable!("what was polled to its end has been running")
-        };
-        let down = exchange.finish();
-        *self.0 = Stage::Empty;
-        (down, after)
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<After> {
-        if let Stage::Begin(..) = *self.0
-            && let Stage::Begin(worker, begin) = std::mem::take(&mut *self.0)
-        {
-            *self.0 = Stage::Running(Exchange::start(worker, begin, cx.waker()));
-        }
-        match &mut *self.0 {
-            Stage::Running(exchange) => exchange.poll(cx),
-            Stage::Empty | Stage::Begin(..) => unreachable!("a call is put in before it is run"),
-        }
-    }
-}
-
 impl Drop for Exchange {
     /// Ends a call whose connection, worker or process is going away.
     fn drop(&mut self) {
@@ -568,11 +483,6 @@ impl Drop for Exchange {
             let _ = SockRef::from(&down.stream).set_linger(Some(Duration::ZERO));
         }
     }
-}
-
-/// Whether the request asks for a tunnel to where it is addressed (RFC 9110 9.3.6).
-pub(crate) fn is_tunnel_asked(head: &RequestHead) -> bool {
-    head.method == Method::Connect
 }
 
 fn call_of(

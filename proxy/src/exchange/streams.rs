@@ -224,7 +224,7 @@ impl Exchange {
         if !self.reply.has_begun() {
             return false;
         }
-        self.end_stream_if_whole(cx);
+        self.end_if_whole(cx);
         true
     }
 
@@ -245,6 +245,9 @@ impl Exchange {
                     return self.pass_head(cx);
                 }
                 self.note_stream(cx);
+                if ends {
+                    self.report_status(cx);
+                }
             }
             Poll::Ready(Ok(Piece::End(trailers))) => {
                 self.answer.end(trailers);
@@ -252,20 +255,21 @@ impl Exchange {
                 if is_held_back {
                     return self.pass_head(cx);
                 }
-                if self.grpc {
-                    let head = self.judge_head();
-                    self.tell(cx, |flight, shared, now| flight.handle_status(head, shared, now));
-                }
+                self.report_status(cx);
             }
             Poll::Ready(Err(error)) => return self.stream_broke(error, cx),
         }
         self.act(cx);
-        self.end_stream_if_whole(cx);
+        self.end_if_whole(cx);
         true
     }
 
-    fn end_stream_if_whole(&mut self, cx: &mut Context<'_>) {
-        self.end_if_whole(cx);
+    /// Tells the flight what a gRPC answer that has begun ends with.
+    fn report_status(&mut self, cx: &Context<'_>) {
+        if self.grpc {
+            let head = self.judge_head();
+            self.tell(cx, |flight, shared, now| flight.handle_status(head, shared, now));
+        }
     }
 
     /// What makes a gRPC call a stream: a second message, or an answer that begins before the request has ended.
