@@ -20,6 +20,7 @@ use tokio::io::AsyncRead;
 
 use super::connection::{Connection, Way};
 use super::wire::Wire;
+use crate::capture::Purpose;
 use crate::detect::{Habit, Verdict};
 use crate::forward::io::poll_read;
 use crate::route;
@@ -29,6 +30,8 @@ use crate::serve::listening::{Heard, Listening, idle_until};
 
 /// How long both sides may be silent before a connection that calls might need is given back.
 const MUTUAL_SILENCE: Duration = Duration::from_secs(10);
+/// How often a connection that is only tried looks whether somebody waits for its socket.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long a caller is waited for after the endpoint could not be reached, or after it has ended without a word.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -59,8 +62,9 @@ pub async fn ahead(worker: &Rc<Worker>, down: Box<Downstream>, habit: Option<Hab
     let gives_back = habit == Some(Habit::Http) || (is_limited && habit.is_none());
     let mut waiting = Waiting {
         listening: Listening::new(habit),
-        is_http: habit == Some(Habit::Http),
+        habit,
         until: gives_back.then(|| worker.now() + MUTUAL_SILENCE),
+        is_limited,
         caller_ended: false,
     };
     let turn = poll_fn(|cx| waiting.poll(&mut connection, cx)).await;
@@ -70,6 +74,7 @@ pub async fn ahead(worker: &Rc<Worker>, down: Box<Downstream>, habit: Option<Hab
 async fn settle(worker: &Rc<Worker>, mut connection: Connection, turn: Turn) -> Ahead {
     match turn {
         Turn::Caller(verdict @ (Verdict::Http1 | Verdict::Http2)) => {
+            poll_fn(|cx| connection.poll_made(cx)).await;
             return Ahead::Said(connection.hand_over(), verdict);
         }
         Turn::Caller(Verdict::Tls(hello)) if connection.goes_elsewhere(hello.server_name.as_deref()) => {
@@ -105,13 +110,18 @@ enum Turn {
 
 struct Waiting {
     listening: Listening,
-    is_http: bool,
+    habit: Option<Habit>,
     /// When the connection is given back.
     until: Option<Timestamp>,
+    is_limited: bool,
     caller_ended: bool,
 }
 
 impl Waiting {
+    fn is_http(&self) -> bool {
+        self.habit == Some(Habit::Http)
+    }
+
     fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Turn> {
         if !connection.landed {
             connection.advance(cx);
@@ -119,11 +129,15 @@ impl Waiting {
         connection.now = connection.worker.now();
         loop {
             connection.act(cx);
+            // Before the caller: what it says may find the connection made.
+            while connection.poll_way(cx) {
+                connection.act(cx);
+            }
             if let Some(turn) = self.poll_caller(connection, cx) {
                 return Poll::Ready(turn);
             }
             if connection.landed {
-                if self.is_http {
+                if self.is_http() {
                     return Poll::Ready(Turn::Waits);
                 }
                 let until = connection.arrived + GRACE;
@@ -135,9 +149,6 @@ impl Waiting {
             }
             if let Some(turn) = self.poll_endpoint(connection, cx) {
                 return Poll::Ready(turn);
-            }
-            if connection.poll_way(cx) {
-                continue;
             }
             match self.ring(connection, cx) {
                 Poll::Ready(Some(turn)) => return Poll::Ready(turn),
@@ -155,7 +166,7 @@ impl Waiting {
             Poll::Pending => None,
             Poll::Ready(Heard::Said(verdict)) => Some(Turn::Caller(verdict)),
             Poll::Ready(Heard::Reset) => Some(Turn::Over),
-            Poll::Ready(Heard::Ended) if self.is_http => Some(Turn::Over),
+            Poll::Ready(Heard::Ended) if self.is_http() => Some(Turn::Over),
             Poll::Ready(Heard::Ended) => {
                 // Some only want to hear the greeting.
                 self.caller_ended = true;
@@ -183,7 +194,7 @@ impl Waiting {
         connection.greeting = greeting;
         match heard {
             Ok(_) if is_of_http => Some(Turn::Waits),
-            Ok(0) | Err(_) if self.is_http => Some(Turn::Waits),
+            Ok(0) | Err(_) if self.is_http() => Some(Turn::Waits),
             Ok(count) => {
                 if count > 0 {
                     connection.tell(cx, Flight::handle_turn_ends);
@@ -203,6 +214,10 @@ impl Waiting {
         if self.until.is_some_and(|until| until <= now) {
             return Poll::Ready(Some(if self.caller_ended { Turn::Over } else { Turn::Waits }));
         }
+        let looks = self.is_limited && self.habit != Some(Habit::Opaque);
+        if looks && connection.dependency().sockets().wanted() {
+            return Poll::Ready(Some(Turn::Waits));
+        }
         let next = connection.flight.as_ref().and_then(Flight::next_timeout);
         if next.is_some_and(|at| at <= now) {
             connection.tell(cx, Flight::handle_timeout);
@@ -213,13 +228,28 @@ impl Waiting {
         if leaves.is_some_and(|until| until <= now) {
             return Poll::Ready(Some(Turn::Over));
         }
-        let all = [self.until, self.listening.until(), next, leaves];
+        let all = [self.until, self.listening.until(), next, leaves, looks.then(|| now + LOOK)];
         connection.down.alarm.set(all.into_iter().flatten().min(), cx.waker());
         Poll::Pending
     }
 }
 
 impl Connection {
+    /// Waits for a connection that is being made, where calls go the same way: one that they began would take longer.
+    fn poll_made(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.poll_way(cx) {
+            self.act(cx);
+        }
+        let next = self.flight.as_ref().and_then(Flight::next_timeout);
+        self.now = self.worker.now();
+        let is_made = !matches!(self.way, Way::Dialing(_)) || self.down.origin.purpose == Purpose::Outbound;
+        if is_made || next.is_some_and(|at| at <= self.now) {
+            return Poll::Ready(());
+        }
+        self.down.alarm.set(next, cx.waker());
+        Poll::Pending
+    }
+
     /// Gives the caller on to somebody else, and the connection to the pool if it is as good as new. Nothing is counted.
     fn hand_over(mut self) -> Box<Downstream> {
         let way = std::mem::replace(&mut self.way, Way::None);

@@ -126,14 +126,13 @@ impl Connection {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.advance(cx);
         loop {
-            self.poll_relay(cx);
             self.act(cx);
             if self.landed {
                 self.finish();
                 return Poll::Ready(());
             }
-            // A connection that has just been made can be used at once.
-            if !self.poll_way(cx) && !self.ring(cx) {
+            // In this order: only when nothing moves are clocks looked at.
+            if !self.poll_way(cx) && !self.poll_relay(cx) && !self.ring(cx) {
                 return Poll::Pending;
             }
         }
@@ -367,9 +366,9 @@ impl Connection {
         }
     }
 
-    /// Room 9: moves what can be moved, and tells the flight.
-    fn poll_relay(&mut self, cx: &mut Context<'_>) {
-        let Way::Open(upstream) = &mut self.way else { return };
+    /// Room 9: moves what can be moved, and tells the flight. True when that was the end.
+    fn poll_relay(&mut self, cx: &mut Context<'_>) -> bool {
+        let Way::Open(upstream) = &mut self.way else { return false };
         let worker = &self.worker;
         let lender = Lender { buffers: &worker.buffers, pipes: &worker.pipes };
         let before = (self.relay.sent().bytes_out(), self.relay.received().bytes_in());
@@ -377,9 +376,11 @@ impl Connection {
         let after = (self.relay.sent().bytes_out(), self.relay.received().bytes_in());
         self.count();
         self.note_moved(before, after, cx);
+        self.act(cx);
         if let Poll::Ready(ended) = polled {
             self.on_ended(ended, cx);
         }
+        polled.is_ready()
     }
 
     /// Bytes of the application begin a turn, bytes of the server end it. What moved both ways at once is taken for asked
