@@ -10,6 +10,7 @@ use plimsoll_tests::eventually;
 use plimsoll_tests::names::NameServer;
 use plimsoll_tests::namespace::{Namespace, as_root};
 use plimsoll_tests::proxy::{Proxy, Setup};
+use plimsoll_tests::tcp;
 use plimsoll_tests::upstream::{self, Gate, Script, Upstream};
 
 const PROXY_USER: u32 = 1337;
@@ -148,6 +149,27 @@ fn an_address_belongs_to_the_name_that_stands_for_it_and_stays_so_when_the_name_
         let before = counted();
         assert_eq!(get(&pod, at(OUTSIDE, 5432), "other.internal").text(), "db");
         assert_eq!(counted(), before, "who says another name is not taken for this one");
+    });
+}
+
+#[test]
+fn a_database_that_speaks_first_belongs_to_the_name_that_stands_for_its_address() {
+    as_root(|| {
+        let (pod, outside) = joined();
+        redirect_outbound(&pod);
+        let names = pod.run(NameServer::start);
+        names.set_addresses("db.internal", 300, &[OUTSIDE]);
+        let setup = Setup::new().arg("--dns-server").arg(names.address.to_string()).policy(BY_NAME);
+        let proxy = start(&pod, setup);
+        let _database = outside.run(|| tcp::Server::bind(at(OUTSIDE, 5432), |mut peer, _| peer.write("5.5.5-MariaDB")));
+        let counted = || pod.run(|| proxy.admin.dependency("db"))["requests_total"] != 0;
+        eventually("the address is known", || {
+            let mut client = pod.run(|| tcp::Peer::connect(at(OUTSIDE, 5432)));
+            client.expect("5.5.5-MariaDB");
+            client.finish();
+            client.expect_end(tcp::End::Fin);
+            counted()
+        });
     });
 }
 
