@@ -9,11 +9,11 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, response};
+use http::{HeaderMap, Request, StatusCode, response};
 use plimsoll_resilience::time::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -123,10 +123,15 @@ pub struct Awaited {
 impl Awaited {
     /// The next interim head (1xx). `None`: none will follow, and [`Awaited::poll_head`] is ready.
     pub fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u16, HeaderMap)>> {
-        self.answer.poll_informational(cx).map(|interim| {
-            let (parts, ()) = interim?.ok()?.into_parts();
-            Some((parts.status.as_u16(), parts.headers))
-        })
+        loop {
+            let interim = ready!(self.answer.poll_informational(cx)).and_then(Result::ok);
+            let Some(interim) = interim else { return Poll::Ready(None) };
+            let (parts, ()) = interim.into_parts();
+            // Means nothing in HTTP/2 (RFC 9113 8.6), and would mean much in HTTP/1.1.
+            if parts.status != StatusCode::SWITCHING_PROTOCOLS {
+                return Poll::Ready(Some((parts.status.as_u16(), parts.headers)));
+            }
+        }
     }
 
     /// The final head. Interim heads that were not asked for before are lost.
@@ -177,7 +182,7 @@ where
 }
 
 /// See the module documentation.
-struct Silence {
+pub(super) struct Silence {
     pings: Option<h2::PingPong>,
     /// What had been heard, and until when.
     heard: u64,
@@ -197,21 +202,25 @@ enum Ping {
     Answered(Timestamp),
 }
 
-enum Watch {
+pub(super) enum Watch {
     Wait(Option<Timestamp>),
     Pinged,
     Dead,
 }
 
 impl Silence {
-    fn new<T>(connection: &mut h2::client::Connection<Watched<T>, Bytes>, peer: &Peer, now: Timestamp) -> Self
+    pub(super) fn new<T>(
+        connection: &mut h2::client::Connection<Watched<T>, Bytes>,
+        peer: &Peer,
+        now: Timestamp,
+    ) -> Self
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
         Self { pings: connection.ping_pong(), heard: peer.heard(), since: now, busy: false, state: Ping::None }
     }
 
-    fn poll(&mut self, peer: &Peer, now: Timestamp, cx: &mut Context<'_>) -> Watch {
+    pub(super) fn poll(&mut self, peer: &Peer, now: Timestamp, cx: &mut Context<'_>) -> Watch {
         let Some(pings) = &mut self.pings else { return Watch::Wait(None) };
         if pings.poll_pong(cx).is_ready()
             && let Ping::Sent(at) = self.state

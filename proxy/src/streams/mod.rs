@@ -19,9 +19,12 @@
 //! | trailers, HEAD, 204, 304 | as they should be; a length in the answer to HEAD is not checked |
 //! | heads above the list limit | the crate answers 431 by itself, without a body, and this proxy never hears of it: see [`settings`] |
 //! | a malformed head | reset with `PROTOCOL_ERROR` by the crate, unheard of here; 1,024 of those in the life of a connection end it |
+//! | an upper-case or otherwise impossible field name | the crate ends the whole connection with `PROTOCOL_ERROR` |
+//! | a `#` in `:path` | cut off there by the `http` crate |
 //! | empty DATA that does not end | a hundred in the life of a connection end it: [`watch`] takes them out before |
 //! | small DATA that nobody reads | counted, see [`settings`] |
 //! | PING, SETTINGS | answered before the next frame is read, so a peer that does not read its answers stalls itself alone |
+//! | heads of answers that a peer does not read | held without end by the crate: [`watch`] stops reading from it |
 //! | GOAWAY from a server with calls in flight | new calls get `NotProcessed` |
 
 mod allowance;
@@ -184,6 +187,10 @@ impl ConnectionError {
         let code = error.reason().map_or(Code::INTERNAL_ERROR, |reason| Code(reason.into()));
         match () {
             () if error.is_remote() => Self::GoneAway(code),
+            // The crate's own bounds: see `settings`.
+            () if error.is_library() && code == Code::ENHANCE_YOUR_CALM => {
+                Self::Flood("frames that cost more than they move")
+            }
             () if error.is_library() => Self::Protocol(code),
             () => Self::Ended(code),
         }

@@ -36,8 +36,8 @@ const SMALL_DATA: usize = 8;
 /// the way there and back; more at once only means that late frames are answered by another reset.
 const RESET_MEMORY: Duration = Duration::from_secs(1);
 const RESET_STREAMS: usize = 256;
-/// Streams that a peer has reset before we looked at them. We always look at once, so there are few.
-const UNSEEN_RESETS: usize = 64;
+/// Streams that a caller has begun and reset before we looked at them: we look when all that has arrived is read.
+const UNSEEN_RESETS: usize = CONCURRENT_STREAMS as usize;
 /// Malformed or refused streams in the life of a connection of a caller.
 const ERROR_RESETS: usize = 1024;
 

@@ -17,6 +17,8 @@
 //! empty DATA frames that end nothing are taken out: the crate ends a connection for a hundred of them in its life, which
 //! an honest server that flushes too often reaches after a day.
 //!
+//! And a caller that does not read its answers is not read from, see [`MOST_UNSENT`].
+//!
 //! Deliberately not done: looking into heads or settings. The crate bounds a head's size and the number of its
 //! CONTINUATION frames, and stops reading while its own answers to PING and SETTINGS cannot be written.
 
@@ -24,7 +26,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -45,6 +47,11 @@ const CALLS: u32 = settings::CONCURRENT_STREAMS + 1_000;
 const CALLS_PER_SECOND: u32 = 250;
 /// A call that has lived for so long was meant: with all places taken that is still less than what a worker can serve.
 const LIVED: Duration = Duration::from_millis(50);
+
+/// What may wait for a caller's socket before nothing is read from it. The crate bounds data and its own answers, but not the
+/// heads of answers: a caller that asks and never reads would have us hold them all. Not towards endpoints: heads of requests
+/// are bounded by the number of streams, and two proxies that each wait for the other to read would wait for ever.
+const MOST_UNSENT: usize = 256 * 1024;
 
 /// Which side the peer is on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -417,18 +424,40 @@ pub(super) struct Watched<T> {
     read: BytesMut,
     frames: Frames,
     peer: Rc<Peer>,
+    /// What the socket did not take.
+    unsent: usize,
+    /// Who would read on once it did.
+    waits: Option<Waker>,
 }
 
 impl<T> Watched<T> {
     pub(super) fn new(io: T, read: BytesMut, peer: Rc<Peer>) -> Self {
         let preface = if peer.role == Role::Caller { PREFACE } else { 0 };
-        Self { io, read, frames: Frames { preface, ..Frames::default() }, peer }
+        Self { io, read, frames: Frames { preface, ..Frames::default() }, peer, unsent: 0, waits: None }
+    }
+
+    fn on_write(&mut self, offered: usize, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.unsent = match &written {
+            Poll::Ready(Ok(len)) => offered - len,
+            Poll::Ready(Err(_)) => 0,
+            Poll::Pending => offered,
+        };
+        if self.unsent <= MOST_UNSENT
+            && let Some(waits) = self.waits.take()
+        {
+            waits.wake();
+        }
+        written
     }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { io, read, frames, peer } = self.get_mut();
+        let Self { io, read, frames, peer, unsent, waits } = self.get_mut();
+        if *unsent > MOST_UNSENT && peer.role == Role::Caller {
+            *waits = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
         loop {
             if peer.flood.get().is_some() {
                 // Whoever polled finds the reason there, and ends the connection.
@@ -461,7 +490,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write(cx, buf);
+        this.on_write(buf.len(), written)
     }
 
     fn poll_write_vectored(
@@ -469,7 +500,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, bufs)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write_vectored(cx, bufs);
+        this.on_write(bufs.iter().map(|buf| buf.len()).sum(), written)
     }
 
     fn is_write_vectored(&self) -> bool {

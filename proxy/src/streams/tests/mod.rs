@@ -1,3 +1,7 @@
+mod endings;
+mod floods;
+mod frames;
+
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -20,7 +24,10 @@ fn local(test: impl Future<Output = ()>) {
 async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    (near, listener.accept().await.unwrap().0)
+    let (far, _) = listener.accept().await.unwrap();
+    near.set_nodelay(true).unwrap();
+    far.set_nodelay(true).unwrap();
+    (near, far)
 }
 
 /// A client of ours on a server of ours, whose calls `answer` answers.
@@ -40,7 +47,7 @@ async fn joined<F: Future<Output = ()> + 'static>(answer: impl Fn(Incoming) -> F
     handle
 }
 
-fn get(path: &str) -> Request<()> {
+fn to(path: &str) -> Request<()> {
     Request::builder().uri(format!("http://a.test{path}")).body(()).unwrap()
 }
 
@@ -77,7 +84,7 @@ fn a_call_there_and_back_with_everything_in_it() {
             out.send_trailers(trailers).unwrap();
         })
         .await;
-        let (mut awaited, mut out) = handle.open(get("/all"), false).unwrap();
+        let (mut awaited, mut out) = handle.open(to("/all"), false).unwrap();
         assert_eq!(handle.streams(), 1);
         let sent = vec![7; 1_000_000];
         let mut rest = Bytes::from(sent.clone());
