@@ -135,11 +135,12 @@ fn what_is_behind_a_reason_is_said_in_the_answer_and_in_the_decision() {
     assert_eq!((answer.status, answer.reason()), (503, Some("RetriesExhausted")), "{answer}");
     let said = answer.field("proxy-status").unwrap_or_default();
     assert!(said.contains("block=retry cause=ConnectFailure observed=3 limit=3"), "{said}");
-    let behind = "the last attempt: ConnectFailure, no connection could be made";
+    let behind = format!("the last attempt: ConnectFailure, no connection could be made: {nobody}: Connection refused");
     let sentence = format!("shop/fraud-api: 3 of 3 attempts failed; {behind}");
     assert!(answer.text().contains(&sentence), "{answer}");
     let decision = proxy.admin.json("/decisions")["decisions"][0].clone();
-    assert_eq!((&decision["block"], &decision["detail"]), (&"retry".into(), &behind.into()), "{decision:#}");
+    assert_eq!(decision["block"], "retry", "{decision:#}");
+    assert!(decision["detail"].as_str().is_some_and(|detail| detail.starts_with(&behind)), "{decision:#}");
 
     let server = Upstream::start(|_| upstream::answer(500, &[], "no"));
     let breaker = "  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 4, minimumNumberOfCalls: 4}";

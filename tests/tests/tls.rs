@@ -127,6 +127,7 @@ fn a_client_certificate_that_is_missing_is_a_failure_of_tls() {
             // With TLS 1.3 the handshake is over by the time that the server says so.
             let answer = client.post("/", b"abc");
             assert_eq!((answer.status, answer.reason()), (503, Some("TlsFailure")), "{protocol}: {answer}");
+            assert!(answer.text().contains("wants a client certificate"), "{protocol}: {answer}");
         }
         let told = |line: &str| line.contains("wants a client certificate; set tls.certFile and tls.keyFile");
         proxy.process.stderr_line(PATIENCE, told).expect("it is told what to do");
@@ -153,7 +154,11 @@ fn what_is_wrong_is_said_and_where_to_look() {
     let (dependency, proxy) = start(address, &certificates, NAMED, "");
     let answer = Client::connect(dependency.listen).get("/");
     assert_eq!((answer.status, answer.reason()), (503, Some("TlsFailure")), "{answer}");
-    let told = |line: &str| line.contains("does not speak TLS on this port");
+    let words = "does not speak TLS on this port";
+    assert!(answer.text().contains(words), "{answer}");
+    let decision = proxy.admin.json("/decisions")["decisions"][0].clone();
+    assert!(decision["detail"].as_str().is_some_and(|detail| detail.contains(words)), "{decision:#}");
+    let told = |line: &str| line.contains(words);
     proxy.process.stderr_line(PATIENCE, told).expect("it is told what to do");
 
     // One that waits for more of what it takes for a request.

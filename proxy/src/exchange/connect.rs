@@ -110,6 +110,7 @@ impl Exchange {
             drop(socket);
             return self.perform(action, cx);
         }
+        self.no_way = None;
         let plan = self.plan(destination);
         let worker = Rc::clone(&self.worker);
         self.link = Link::Dialing(match (self.speaks, socket) {

@@ -90,6 +90,8 @@ pub struct Exchange {
     link: Link,
     /// Where the last attempt went.
     endpoint: Option<SocketAddr>,
+    /// Why the last attempt got no connection, in words.
+    no_way: Option<Box<str>>,
     attempt: u32,
     /// Where in the order of endpoints its first attempt began.
     turn: Option<usize>,
@@ -202,6 +204,7 @@ impl Exchange {
             request,
             link: Link::None,
             endpoint: None,
+            no_way: None,
             attempt: 0,
             turn: None,
             last_progress: arrived,

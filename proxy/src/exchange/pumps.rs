@@ -51,7 +51,10 @@ impl Exchange {
         self.link = Link::None;
         match dialed {
             Ok(way) => self.open(way, cx),
-            Err(DialError::Failed(failure, _)) => self.fail(failure, cx),
+            Err(DialError::Failed(failure, why)) => {
+                self.no_way = Some(why);
+                self.fail(failure, cx);
+            }
             Err(DialError::Loop) => {
                 let looped = Rejected::new(Reason::Loop, 0, 0);
                 self.refuse(looped, Block::Target, cx);
@@ -257,7 +260,8 @@ impl Exchange {
     }
 
     /// As a failed handshake is told: it is one, though TLS 1.3 has it fail after its end.
-    pub(super) fn tell_tls(&self, error: &TlsError) {
+    pub(super) fn tell_tls(&mut self, error: &TlsError) {
+        self.no_way = Some(error.to_string().into());
         let (dependency, endpoint) = (&*self.dependency().name, self.endpoint);
         if self.service().security.as_ref().is_some_and(|origination| origination.may_tell(self.now)) {
             tracing::warn!(dependency, ?endpoint, %error, "no TLS");

@@ -4,7 +4,7 @@ use plimsoll_h1::FieldKind;
 use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::event::Event;
 use plimsoll_resilience::reason::Reason;
-use plimsoll_resilience::rejection::{Block, Rejected, Rejection};
+use plimsoll_resilience::rejection::{Block, Cause, Rejected, Rejection};
 
 use super::{End, Exchange};
 use crate::reject::{Numbers, Refusal, row_of};
@@ -113,6 +113,13 @@ impl Exchange {
     pub(super) fn refusal_of(&self, rejection: &Rejection) -> Refusal<'_> {
         let mut refusal = self.named(Refusal::from_rejection(rejection, self.now));
         refusal.retries_spent = self.flight.summary().retries_over;
+        let last = match rejection.cause {
+            Some(Cause::Attempt(reason)) => reason,
+            _ => rejection.reason,
+        };
+        if matches!(last, Reason::ConnectFailure | Reason::DnsFailure | Reason::TlsFailure) {
+            refusal.detail = self.no_way.as_deref();
+        }
         refusal
     }
 

@@ -50,7 +50,8 @@ pub struct Refusal<'a> {
     pub generation: Option<&'a str>,
     /// When asking again makes sense; goes out where the table has `Retry-After`.
     pub retry_after: Option<Duration>,
-    /// What exactly was wrong, for reasons that have no numbers. Text of ours, never of the caller's making.
+    /// What exactly was wrong: for reasons that have no numbers, and for the last attempt where it got no connection. Text of
+    /// ours, never of the caller's making.
     pub detail: Option<&'a str>,
     /// This side has spent, or was denied, its retries: the receiver must not add its own.
     pub retries_spent: bool,
@@ -124,8 +125,8 @@ impl<'a> Refusal<'a> {
     /// What is worth keeping beside reason and numbers: what exactly was wrong, or what is behind the reason.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
-        let behind = || wording::Behind::of(self).map(|behind| behind.to_string());
-        self.detail.map(str::to_owned).or_else(behind)
+        let behind = wording::Behind::of(self).map(|behind| behind.to_string());
+        behind.or_else(|| self.detail.map(str::to_owned))
     }
 
     /// The status that goes out.

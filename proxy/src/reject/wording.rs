@@ -106,7 +106,12 @@ impl Sentence<'_> {
                 if refusal.policy.is_some() {
                     write!(f, "{who}: ")?;
                 }
-                f.write_str(refusal.detail.unwrap_or(stranger_sentence(reason)))?;
+                match (reason, refusal.detail) {
+                    (Reason::ConnectFailure | Reason::DnsFailure | Reason::TlsFailure, Some(detail)) => {
+                        write!(f, "{}: {detail}", stranger_sentence(reason))?;
+                    }
+                    (reason, detail) => f.write_str(detail.unwrap_or(stranger_sentence(reason)))?,
+                }
                 let advice = advice(reason);
                 if advice.is_empty() { Ok(()) } else { write!(f, ". {advice}") }
             }
@@ -155,22 +160,24 @@ impl Sentence<'_> {
 }
 
 /// What is behind a reason, with the numbers in its own unit.
-pub(super) struct Behind {
+pub(super) struct Behind<'a> {
     cause: Cause,
     numbers: Option<Numbers>,
+    detail: Option<&'a str>,
 }
 
-impl Behind {
-    pub(super) fn of(refusal: &Refusal<'_>) -> Option<Self> {
-        Some(Behind { cause: refusal.cause?, numbers: refusal.measured() })
+impl<'a> Behind<'a> {
+    pub(super) fn of(refusal: &Refusal<'a>) -> Option<Self> {
+        Some(Behind { cause: refusal.cause?, numbers: refusal.measured(), detail: refusal.detail })
     }
 }
 
-impl fmt::Display for Behind {
+impl fmt::Display for Behind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = match self.cause {
             Cause::Attempt(reason) => {
-                return write!(f, "the last attempt: {reason}, {}", stranger_sentence(reason));
+                write!(f, "the last attempt: {reason}, {}", stranger_sentence(reason))?;
+                return self.detail.map_or(Ok(()), |detail| write!(f, ": {detail}"));
             }
             Cause::Breaker(cause) => cause,
         };
@@ -310,6 +317,14 @@ mod tests {
             let numbers = Some(Numbers { observed: 3, limit: 3 });
             let policy = Some("shop/fraud-api");
             push_line(&mut lines, &Refusal { policy, cause: Some(cause), numbers, ..Refusal::new(reason) }, true);
+        }
+        for refusal in [
+            Refusal::new(Reason::TlsFailure),
+            Refusal { cause: Some(Cause::Attempt(Reason::TlsFailure)), ..Refusal::new(Reason::RetriesExhausted) },
+        ] {
+            let detail = Some("192.0.2.1:443: the endpoint's certificate expired on 2026-01-01T00:00:00Z");
+            push_line(&mut lines, &Refusal { policy: Some("shop/fraud-api"), detail, ..refusal }, true);
+            push_line(&mut lines, &Refusal { detail, ..refusal }, false);
         }
         push_line(&mut lines, &Refusal::malformed("both Content-Length and Transfer-Encoding"), true);
         push_line(&mut lines, &Refusal::target_too_long(None), true);
