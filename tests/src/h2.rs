@@ -6,10 +6,12 @@
 
 pub mod frame;
 pub mod hpack;
+mod load;
 mod peer;
 mod server;
 mod session;
 
+pub use load::Load;
 pub use peer::{Next, PREFACE, Peer};
 pub use server::Server;
 pub use session::{Answer, Session, Stream, request};

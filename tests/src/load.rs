@@ -36,6 +36,20 @@ impl Tally {
         self.statuses.values().sum()
     }
 
+    /// Adds what other callers came to.
+    pub fn add(&mut self, other: Tally) {
+        for (status, count) in other.statuses {
+            *self.statuses.entry(status).or_default() += count;
+        }
+        for (reason, count) in other.reasons {
+            *self.reasons.entry(reason).or_default() += count;
+        }
+        self.failures.extend(other.failures);
+        self.closed += other.closed;
+        self.refused += other.refused;
+        self.connections += other.connections;
+    }
+
     fn count(&mut self, response: &Response) {
         *self.statuses.entry(response.status).or_default() += 1;
         if let Some(reason) = response.reason() {
@@ -100,7 +114,7 @@ impl Load {
                 .stack_size(256 * 1024)
                 .spawn(move || {
                     let own = call_until(address, &ask, &stop, &answers);
-                    merge(&mut tally.lock().unwrap_or_else(PoisonError::into_inner), own);
+                    tally.lock().unwrap_or_else(PoisonError::into_inner).add(own);
                 })
                 .expect("a thread can be started")
         };
@@ -181,17 +195,4 @@ pub fn at_once(address: SocketAddr, callers: usize, ask: &Ask) -> Vec<Result<Res
     };
     let callers: Vec<_> = (0..callers).map(call).collect();
     callers.into_iter().map(|caller| caller.join().expect("callers do not panic")).collect()
-}
-
-fn merge(into: &mut Tally, from: Tally) {
-    for (status, count) in from.statuses {
-        *into.statuses.entry(status).or_default() += count;
-    }
-    for (reason, count) in from.reasons {
-        *into.reasons.entry(reason).or_default() += count;
-    }
-    into.failures.extend(from.failures);
-    into.closed += from.closed;
-    into.refused += from.refused;
-    into.connections += from.connections;
 }

@@ -1,6 +1,7 @@
 //! Field compression (RFC 7541): blocks of literals to send, and a decoder that is good enough for every answer.
 
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 
 /// A field: name, value.
 pub type Field = (Vec<u8>, Vec<u8>);
@@ -136,29 +137,33 @@ fn take_string(block: &mut &[u8]) -> Option<Vec<u8>> {
 /// Decodes Huffman codes bit by bit: the code is canonical, so the lengths alone say everything.
 fn huffman(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::new();
-    let (mut code, mut length) = (0u32, 0u8);
-    for bit in text.iter().flat_map(|byte| (0..8).rev().map(move |bit| u32::from(byte >> bit & 1))) {
+    let (mut code, mut length) = (0usize, 0);
+    for bit in text.iter().flat_map(|byte| (0..8).rev().map(move |bit| usize::from(byte >> bit & 1))) {
         code = code << 1 | bit;
         length += 1;
-        if let Some(symbol) = symbol_of(code, length) {
-            decoded.push(u8::try_from(symbol).ok()?);
+        let (first, symbols) = CODES.get(length)?;
+        if let Some(symbol) = code.checked_sub(*first).and_then(|nth| symbols.get(nth)) {
+            decoded.push(u8::try_from(*symbol).ok()?);
             (code, length) = (0, 0);
-        } else if length == 30 {
-            return None;
         }
     }
     // What is left is padding: fewer than eight bits, all of them 1 (5.2).
     (length < 8 && code == (1 << length) - 1).then_some(decoded)
 }
 
-fn symbol_of(code: u32, length: u8) -> Option<usize> {
+/// For each length of a code: the first code of that length, and the symbols that have such codes, in order.
+static CODES: LazyLock<Vec<(usize, Vec<usize>)>> = LazyLock::new(|| {
     let mut first = 0;
-    for shorter in 1..length {
-        first = (first + LENGTHS.iter().filter(|&&other| other == shorter).count()) << 1;
-    }
-    let nth = usize::try_from(code).ok()?.checked_sub(first)?;
-    LENGTHS.iter().enumerate().filter(|(_, other)| **other == length).nth(nth).map(|(symbol, _)| symbol)
-}
+    (0..=30)
+        .map(|length| {
+            let of_length = LENGTHS.iter().enumerate().filter(|(_, other)| **other == length);
+            let symbols: Vec<usize> = of_length.map(|(symbol, _)| symbol).collect();
+            let codes = (first, symbols);
+            first = (first + codes.1.len()) << 1;
+            codes
+        })
+        .collect()
+});
 
 /// Lengths of the codes of RFC 7541 appendix B, by symbol; the last is EOS.
 #[rustfmt::skip]

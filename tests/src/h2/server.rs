@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::Session;
+use super::{Session, frame, hpack};
 
 /// A running server. Dropped, it accepts nobody any more.
 pub struct Server {
@@ -42,6 +42,19 @@ impl Server {
             }
         });
         Server { address, connections, stop }
+    }
+
+    /// Answers every request, once it has ended, with 200 and this body.
+    pub fn answering(body: &'static str) -> Server {
+        Server::start(&[], move |session, _| {
+            while let Some((stream, request)) = session.next_request() {
+                let length = body.len().to_string();
+                let head = hpack::block(&[(":status", "200"), ("content-length", &length)]);
+                let bodiless = request.field(":method") == Some("HEAD");
+                let rest = if bodiless { Vec::new() } else { frame::data(stream, true, body) };
+                session.send([frame::headers(stream, bodiless, head), rest].concat());
+            }
+        })
     }
 
     /// Connections accepted so far.

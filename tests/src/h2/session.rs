@@ -1,6 +1,6 @@
 //! A connection whose frames are kept in order by stream: what a test asks of either side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -112,8 +112,14 @@ pub struct Session {
     pub first_frame: Option<(u8, u8)>,
     /// Whether DATA is made room for as it comes: `true` unless a test holds it back.
     pub reads: bool,
+    /// Streams whose DATA no room is made for, while the rest are read.
+    pub stalled: BTreeSet<u32>,
+    /// How many bytes of DATA are taken in before room for them is given back: half of what this side allows, as most
+    /// implementations have it.
+    pub gives_back_at: u32,
     /// Whether PING and SETTINGS are answered.
     pub replies: bool,
+    taken: BTreeMap<u32, u32>,
     decoder: Decoder,
     block: Vec<u8>,
     next_stream: u32,
@@ -130,7 +136,10 @@ impl Session {
             pongs: Vec::new(),
             first_frame: None,
             reads: true,
+            stalled: BTreeSet::new(),
+            gives_back_at: 32_767,
             replies: true,
+            taken: BTreeMap::new(),
             decoder: Decoder::default(),
             block: Vec::new(),
             next_stream: 1,
@@ -145,6 +154,8 @@ impl Session {
     /// A client that has sent the preface and these settings, and nothing else.
     pub fn open(address: SocketAddr, settings: &[(u16, u32)]) -> std::io::Result<Session> {
         let mut session = Session::raw(address)?;
+        let window = settings.iter().rev().find(|(key, _)| *key == frame::setting::INITIAL_WINDOW_SIZE);
+        session.gives_back_at = window.map_or(session.gives_back_at, |(_, window)| (window / 2).max(1));
         session.peer.send([PREFACE, &frame::settings(settings)].concat());
         Ok(session)
     }
@@ -248,6 +259,19 @@ impl Session {
         self.call(&request("GET", path), b"")
     }
 
+    /// The next request that has ended, for a server; none when the client has gone. What it sent is forgotten, so that
+    /// a server may live long.
+    pub fn next_request(&mut self) -> Option<(u32, Stream)> {
+        let ended = |session: &Session| session.streams.iter().find(|(_, stream)| stream.ended).map(|(id, _)| *id);
+        while ended(self).is_none() {
+            match self.peer.next(Duration::from_secs(3_600)) {
+                Next::Frame(frame) => self.handle(&frame),
+                Next::Closed | Next::Silent => return None,
+            }
+        }
+        self.streams.remove_entry(&ended(self)?)
+    }
+
     /// What is known of the connection, for a message.
     pub fn describe(&self) -> String {
         format!(
@@ -293,13 +317,21 @@ impl Session {
         let stream = self.entry(frame.stream);
         stream.data.extend_from_slice(frame.content());
         stream.ended |= frame.has(frame::END_STREAM);
-        let length = u32::try_from(frame.payload.len()).expect("a frame's length");
-        if self.reads && length > 0 {
-            let mut room = frame::window_update(0, length);
-            if !frame.has(frame::END_STREAM) {
-                room.extend(frame::window_update(frame.stream, length));
-            }
-            self.peer.send(room);
+        if self.reads && !self.stalled.contains(&frame.stream) {
+            let length = u32::try_from(frame.payload.len()).expect("a frame's length");
+            self.give_back(0, length, false);
+            self.give_back(frame.stream, length, frame.has(frame::END_STREAM));
+        }
+    }
+
+    /// Makes room for what was taken in, once it is enough to say so; a stream that has ended needs none.
+    fn give_back(&mut self, stream: u32, length: u32, ended: bool) {
+        let taken = self.taken.entry(stream).or_default();
+        *taken += length;
+        if ended {
+            self.taken.remove(&stream);
+        } else if *taken >= self.gives_back_at {
+            self.peer.send(frame::window_update(stream, std::mem::take(taken)));
         }
     }
 

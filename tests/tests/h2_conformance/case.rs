@@ -214,7 +214,12 @@ fn observe(session: &mut Session, due: &Due) -> Result<Seen, String> {
     session.wait_for(PATIENCE, |session| ponged(session) || failed(session));
     let may_be_nothing = due.allowed.contains(&Seen::Alive);
     if due.stream != 0 && !may_be_nothing {
-        session.wait_for(PATIENCE, |session| failed(session) || session.stream(due.stream).is_over());
+        // A stream that was answered may be reset all the same, for what came after its end.
+        let answers = due.allowed.iter().any(|seen| matches!(seen, Seen::Answered(_)));
+        session.wait_for(PATIENCE, |session| {
+            let stream = session.stream(due.stream);
+            failed(session) || stream.reset.is_some() || answers && stream.is_over()
+        });
     }
     if let Some((_, code)) = session.goaways.iter().find(|(_, code)| *code != code::NO_ERROR) {
         return Ok(Seen::Goaway(*code));

@@ -309,7 +309,7 @@ fn representations() -> Vec<Case> {
                 ]
                 .concat(),
             )],
-            answered(3),
+            answered(3).or_connection(&[PROTOCOL_ERROR]),
         ),
         case(
             "5.1",

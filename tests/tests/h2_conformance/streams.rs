@@ -137,24 +137,6 @@ fn identifiers() -> Vec<Case> {
         ),
         case("5.1.1", "stream ids may leave gaps", [send(get(7))], answered(7)),
         case("5.1.1", "HEADERS on stream 0", [send(get(0))], connection(&[PROTOCOL_ERROR])),
-        case(
-            "5.1.2",
-            "more streams than SETTINGS_MAX_CONCURRENT_STREAMS",
-            [Step::Until(|session| session.acknowledged > 0)],
-            check(|session| {
-                let most = *session.settings.get(&setting::MAX_CONCURRENT_STREAMS).ok_or("it announces no limit")?;
-                let streams: Vec<u8> = (0..=most).flat_map(|nth| post(2 * nth + 1)).collect();
-                session.send(streams);
-                let last = 2 * most + 1;
-                session.wait(|session| session.stream(last).is_over() || !session.goaways.is_empty());
-                match (session.stream(last).reset, session.goaways.first()) {
-                    (Some(REFUSED_STREAM | PROTOCOL_ERROR), _) | (_, Some((_, PROTOCOL_ERROR | REFUSED_STREAM))) => {
-                        Ok(())
-                    }
-                    other => Err(format!("{other:?}")),
-                }
-            }),
-        ),
     ]
 }
 
@@ -423,4 +405,24 @@ fn window_sizes() -> Vec<Case> {
         )
         .settings(&[(setting::INITIAL_WINDOW_SIZE, 0)]),
     ]
+}
+
+/// It opens hundreds of calls, which all go on: the last of all rows.
+pub fn concurrency() -> Case {
+    case(
+        "5.1.2",
+        "more streams than SETTINGS_MAX_CONCURRENT_STREAMS",
+        [Step::Until(|session| session.acknowledged > 0)],
+        check(|session| {
+            let most = *session.settings.get(&setting::MAX_CONCURRENT_STREAMS).ok_or("it announces no limit")?;
+            let streams: Vec<u8> = (0..=most).flat_map(|nth| post(2 * nth + 1)).collect();
+            session.send(streams);
+            let last = 2 * most + 1;
+            session.wait(|session| session.stream(last).is_over() || !session.goaways.is_empty());
+            match (session.stream(last).reset, session.goaways.first()) {
+                (Some(REFUSED_STREAM | PROTOCOL_ERROR), _) | (_, Some((_, PROTOCOL_ERROR | REFUSED_STREAM))) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        }),
+    )
 }

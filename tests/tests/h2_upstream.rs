@@ -1,0 +1,542 @@
+//! Servers of HTTP/2 that break off, break rules or do what is allowed and seldom: what a caller must see of it.
+//!
+//! Each row is a dependency of its own, behind one proxy, called over HTTP/2 and over HTTP/1.1.
+
+#![allow(clippy::unwrap_used, reason = "a panic in a test is its report")]
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use plimsoll_tests::client::{Client, Failure};
+use plimsoll_tests::h2::frame::{self, code, frame, setting};
+use plimsoll_tests::h2::{Server, Session, hpack, request};
+use plimsoll_tests::proxy::{Setup, listened};
+
+/// What a caller sees.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    /// A whole answer of the server.
+    Whole(u16),
+    /// An answer of the proxy, with its reason.
+    Reason(String),
+    /// An answer that began and visibly did not end.
+    Cut,
+    /// No answer at all.
+    Nothing,
+}
+
+/// What a caller must see.
+enum Due {
+    Whole(u16),
+    /// One of these reasons.
+    Reason(&'static [&'static str]),
+    /// Cut, or one of these reasons where the proxy looked before it sent the head on.
+    CutOr(&'static [&'static str]),
+}
+
+const BROKEN: &[&str] = &["UpstreamProtocolError"];
+/// The connection ended, or its end was ordered: which of the two is seen first is no fault.
+const BROKEN_OR_LOST: &[&str] = &["UpstreamProtocolError", "UpstreamReset"];
+const LOST: &[&str] = &["UpstreamReset"];
+
+type Script = fn(&mut Session, u32);
+
+struct Row {
+    name: &'static str,
+    settings: &'static [(u16, u32)],
+    /// What the server does once a request's head is there.
+    script: Script,
+    due: Due,
+}
+
+fn row(name: &'static str, script: Script, due: Due) -> Row {
+    Row { name, settings: &[], script, due }
+}
+
+fn head(stream: u32, ends: bool, fields: &[(&str, &str)]) -> Vec<u8> {
+    frame::headers(stream, ends, hpack::block(fields))
+}
+
+fn answer(stream: u32) -> Vec<u8> {
+    [head(stream, false, &[(":status", "200"), ("content-length", "2")]), frame::data(stream, true, b"ok")].concat()
+}
+
+/// Sends, and stays to the end of the connection: what the proxy does next is its own decision.
+fn say(session: &mut Session, bytes: Vec<u8>) {
+    session.send(bytes);
+    session.wait(|_| false);
+}
+
+fn heads() -> Vec<Row> {
+    vec![
+        row("an answer", |session, stream| say(session, answer(stream)), Due::Whole(200)),
+        row("no :status", |session, stream| say(session, head(stream, true, &[("x-a", "1")])), Due::Reason(BROKEN)),
+        row(
+            "a status that is no number",
+            |session, stream| say(session, head(stream, true, &[(":status", "2x0")])),
+            Due::Reason(BROKEN),
+        ),
+        row(
+            "a status of two digits",
+            |session, stream| say(session, head(stream, true, &[(":status", "20")])),
+            Due::Reason(BROKEN),
+        ),
+        row(
+            "two statuses",
+            |session, stream| say(session, head(stream, true, &[(":status", "200"), (":status", "200")])),
+            Due::Reason(BROKEN),
+        ),
+        row(
+            "a pseudo field after a field",
+            |session, stream| say(session, head(stream, true, &[("x-a", "1"), (":status", "200")])),
+            Due::Reason(BROKEN),
+        ),
+        row(
+            "a name in upper case",
+            |session, stream| say(session, head(stream, true, &[(":status", "200"), ("X-A", "1")])),
+            Due::Reason(BROKEN),
+        ),
+        row(
+            "connection",
+            |session, stream| say(session, head(stream, true, &[(":status", "200"), ("connection", "close")])),
+            Due::Reason(BROKEN),
+        ),
+        row(
+            "transfer-encoding",
+            |session, stream| say(session, head(stream, true, &[(":status", "200"), ("transfer-encoding", "chunked")])),
+            Due::Reason(BROKEN),
+        ),
+        row(
+            "CR LF in a value",
+            |session, stream| say(session, head(stream, true, &[(":status", "200"), ("x-a", "1\r\nx-b: 2")])),
+            Due::Reason(BROKEN),
+        ),
+        row("101", |session, stream| say(session, head(stream, true, &[(":status", "101")])), Due::Reason(BROKEN)),
+        row(
+            "an interim head that ends the stream",
+            |session, stream| say(session, head(stream, true, &[(":status", "103")])),
+            Due::Reason(BROKEN),
+        ),
+        row(
+            "a head that is far too large",
+            |session, stream| {
+                let value = "v".repeat(8_000);
+                let fields: Vec<(String, &str)> = (0..40).map(|nth| (format!("x-{nth}"), value.as_str())).collect();
+                let block = [hpack::block(&[(":status", "200")]), hpack::block(&fields)].concat();
+                let mut frames = frame(frame::HEADERS, frame::END_STREAM, stream, &block[..16_000]);
+                for part in block[16_000..].chunks(16_000) {
+                    frames.extend(frame(frame::CONTINUATION, 0, stream, part));
+                }
+                frames.extend(frame(frame::CONTINUATION, frame::END_HEADERS, stream, []));
+                say(session, frames);
+            },
+            Due::Reason(&["UpstreamProtocolError", "UpstreamReset", "HeadersTooLarge"]),
+        ),
+    ]
+}
+
+fn bodies() -> Vec<Row> {
+    vec![
+        row(
+            "interim heads, then an answer",
+            |session, stream| {
+                let interim = [
+                    head(stream, false, &[(":status", "103"), ("link", "</a>")]),
+                    head(stream, false, &[(":status", "103")]),
+                ];
+                say(session, [interim.concat(), answer(stream)].concat());
+            },
+            Due::Whole(200),
+        ),
+        row(
+            "trailers",
+            |session, stream| {
+                say(
+                    session,
+                    [
+                        head(stream, false, &[(":status", "200")]),
+                        frame::data(stream, false, b"ok"),
+                        head(stream, true, &[("x-sum", "1")]),
+                    ]
+                    .concat(),
+                );
+            },
+            Due::Whole(200),
+        ),
+        row(
+            "trailers without END_STREAM",
+            |session, stream| {
+                say(
+                    session,
+                    [
+                        head(stream, false, &[(":status", "200")]),
+                        frame::data(stream, false, b"ok"),
+                        head(stream, false, &[("x-sum", "1")]),
+                    ]
+                    .concat(),
+                );
+            },
+            Due::CutOr(BROKEN),
+        ),
+        row(
+            "DATA before a head",
+            |session, stream| say(session, frame::data(stream, true, b"ok")),
+            Due::Reason(BROKEN_OR_LOST),
+        ),
+        row(
+            "a body longer than its content-length",
+            |session, stream| {
+                say(
+                    session,
+                    [
+                        head(stream, false, &[(":status", "200"), ("content-length", "2")]),
+                        frame::data(stream, true, b"okay"),
+                    ]
+                    .concat(),
+                );
+            },
+            Due::CutOr(BROKEN),
+        ),
+        row(
+            "a body shorter than its content-length",
+            |session, stream| {
+                say(
+                    session,
+                    [
+                        head(stream, false, &[(":status", "200"), ("content-length", "9")]),
+                        frame::data(stream, true, b"ok"),
+                    ]
+                    .concat(),
+                );
+            },
+            Due::CutOr(BROKEN),
+        ),
+        row(
+            "a content-length, and no body",
+            |session, stream| {
+                say(session, head(stream, true, &[(":status", "200"), ("content-length", "9")]));
+            },
+            Due::CutOr(BROKEN),
+        ),
+        row(
+            "two content-lengths",
+            |session, stream| {
+                say(
+                    session,
+                    [
+                        head(stream, false, &[(":status", "200"), ("content-length", "2"), ("content-length", "3")]),
+                        frame::data(stream, true, b"ok"),
+                    ]
+                    .concat(),
+                );
+            },
+            Due::CutOr(BROKEN),
+        ),
+        row(
+            "the connection ends before END_STREAM",
+            |session, stream| {
+                session.send([head(stream, false, &[(":status", "200")]), frame::data(stream, false, b"ok")].concat());
+            },
+            Due::CutOr(LOST),
+        ),
+        row(
+            "a reset after the head",
+            |session, stream| {
+                say(
+                    session,
+                    [
+                        head(stream, false, &[(":status", "200")]),
+                        frame::data(stream, false, b"ok"),
+                        frame::reset(stream, code::INTERNAL_ERROR),
+                    ]
+                    .concat(),
+                );
+            },
+            Due::CutOr(LOST),
+        ),
+        row(
+            "a reset without error before the end",
+            |session, stream| {
+                say(
+                    session,
+                    [
+                        head(stream, false, &[(":status", "200")]),
+                        frame::data(stream, false, b"ok"),
+                        frame::reset(stream, code::NO_ERROR),
+                    ]
+                    .concat(),
+                );
+            },
+            Due::CutOr(LOST),
+        ),
+        row(
+            "a whole answer, then a reset without error",
+            |session, stream| {
+                say(session, [answer(stream), frame::reset(stream, code::NO_ERROR)].concat());
+            },
+            Due::Whole(200),
+        ),
+        row("204", |session, stream| say(session, head(stream, true, &[(":status", "204")])), Due::Whole(204)),
+        row(
+            "padding everywhere",
+            |session, stream| {
+                let block = hpack::block(&[(":status", "200")]);
+                let padded = |content: &[u8]| [&[3], content, &[0, 0, 0]].concat();
+                say(
+                    session,
+                    [
+                        frame(frame::HEADERS, frame::END_HEADERS | frame::PADDED, stream, padded(&block)),
+                        frame(frame::DATA, frame::PADDED, stream, padded(b"o")),
+                        frame(frame::DATA, frame::PADDED | frame::END_STREAM, stream, padded(b"k")),
+                    ]
+                    .concat(),
+                );
+            },
+            Due::Whole(200),
+        ),
+        row(
+            "a body of a byte in each frame",
+            |session, stream| {
+                let body: Vec<u8> = (0..2_000).flat_map(|_| frame::data(stream, false, b"x")).collect();
+                say(
+                    session,
+                    [head(stream, false, &[(":status", "200")]), body, frame::data(stream, true, b"")].concat(),
+                );
+            },
+            Due::Whole(200),
+        ),
+    ]
+}
+
+fn connections() -> Vec<Row> {
+    vec![
+        row(
+            "REFUSED_STREAM, and the next is taken",
+            |session, stream| {
+                session.send(frame::reset(stream, code::REFUSED_STREAM));
+                session.streams.remove(&stream);
+                while session.wait(|session| session.streams.values().any(|stream| stream.ended)) {
+                    let (stream, _) = session.streams.pop_first().unwrap();
+                    session.send(answer(stream));
+                }
+            },
+            Due::Whole(200),
+        ),
+        row(
+            "GOAWAY that covers the stream, and the answer",
+            |session, stream| {
+                say(session, [frame::goaway(stream, code::NO_ERROR), answer(stream)].concat());
+            },
+            Due::Whole(200),
+        ),
+        row(
+            "GOAWAY in two steps, and the answer",
+            |session, stream| {
+                say(
+                    session,
+                    [frame::goaway(0x7fff_ffff, code::NO_ERROR), frame::goaway(stream, code::NO_ERROR), answer(stream)]
+                        .concat(),
+                );
+            },
+            Due::Whole(200),
+        ),
+        row(
+            "GOAWAY that covers the stream, and the end",
+            |session, stream| {
+                session.send(frame::goaway(stream, code::NO_ERROR));
+            },
+            Due::Reason(LOST),
+        ),
+        row(
+            "GOAWAY with an error, and the end",
+            |session, stream| {
+                session.send(frame::goaway(stream, code::INTERNAL_ERROR));
+            },
+            Due::Reason(LOST),
+        ),
+        row(
+            "CANCEL before a head",
+            |session, stream| say(session, frame::reset(stream, code::CANCEL)),
+            Due::Reason(LOST),
+        ),
+        row(
+            "INTERNAL_ERROR before a head",
+            |session, stream| say(session, frame::reset(stream, code::INTERNAL_ERROR)),
+            Due::Reason(LOST),
+        ),
+        row(
+            "ENHANCE_YOUR_CALM before a head",
+            |session, stream| say(session, frame::reset(stream, code::ENHANCE_YOUR_CALM)),
+            Due::Reason(LOST),
+        ),
+        row("the end before a head", |_, _| {}, Due::Reason(LOST)),
+        row(
+            "HTTP/1.1 in its place",
+            |session, _| say(session, b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            Due::Reason(BROKEN_OR_LOST),
+        ),
+        row(
+            "a frame that is too large",
+            |session, stream| {
+                say(
+                    session,
+                    [head(stream, false, &[(":status", "200")]), frame::data(stream, true, vec![0; 20_000])].concat(),
+                );
+            },
+            Due::CutOr(BROKEN_OR_LOST),
+        ),
+        row(
+            "a block that cannot be decoded",
+            |session, stream| say(session, frame::headers(stream, true, [0xff, 0xff, 0x7f])),
+            Due::Reason(BROKEN_OR_LOST),
+        ),
+        row(
+            "a head on a stream nobody opened",
+            |session, stream| say(session, answer(stream + 8)),
+            Due::Reason(BROKEN_OR_LOST),
+        ),
+        row(
+            "PUSH_PROMISE",
+            |session, stream| {
+                let promise = [&[0, 0, 0, 2], &hpack::block(&request("GET", "/"))[..]].concat();
+                say(session, frame(frame::PUSH_PROMISE, frame::END_HEADERS, stream, promise));
+            },
+            Due::Reason(BROKEN_OR_LOST),
+        ),
+        row(
+            "settings that are out of range",
+            |session, _| say(session, frame::settings(&[(setting::MAX_FRAME_SIZE, 1)])),
+            Due::Reason(BROKEN_OR_LOST),
+        ),
+        row(
+            "more than the window allows",
+            |session, stream| {
+                session.send(head(stream, false, &[(":status", "200")]));
+                // The settings of the proxy say how much; twice that on one stream, whatever it gives back meanwhile.
+                let window = session.settings.get(&setting::INITIAL_WINDOW_SIZE).copied().unwrap_or(65_535);
+                let block = frame::data(stream, false, vec![0; 16_384]);
+                for _ in 0..window / 16_384 * 64 {
+                    if !session.send(&block) {
+                        break;
+                    }
+                }
+                session.wait(|_| false);
+            },
+            Due::CutOr(BROKEN_OR_LOST),
+        ),
+        Row {
+            settings: &[(setting::INITIAL_WINDOW_SIZE, 0)],
+            ..row(
+                "a window of 0 that opens later",
+                |session, stream| {
+                    // Only the head can have come: the body waits for the window.
+                    assert_eq!(session.stream(stream).data, b"");
+                    session.send(frame::window_update(stream, 100));
+                    session.wait(|session| session.stream(stream).ended);
+                    say(session, answer(stream));
+                },
+                Due::Whole(200),
+            )
+        },
+        Row {
+            settings: &[(setting::INITIAL_WINDOW_SIZE, 0)],
+            ..row(
+                "an early answer while the window is 0",
+                |session, stream| {
+                    say(
+                        session,
+                        [head(stream, true, &[(":status", "413")]), frame::reset(stream, code::NO_ERROR)].concat(),
+                    );
+                },
+                Due::Whole(413),
+            )
+        },
+        Row {
+            settings: &[(setting::MAX_CONCURRENT_STREAMS, 1)],
+            ..row("one stream at a time", |session, stream| say(session, answer(stream)), Due::Whole(200))
+        },
+        Row {
+            settings: &[(setting::HEADER_TABLE_SIZE, 0)],
+            ..row("no table for compression", |session, stream| say(session, answer(stream)), Due::Whole(200))
+        },
+        Row {
+            settings: &[(setting::MAX_FRAME_SIZE, 1 << 20)],
+            ..row("larger frames allowed", |session, stream| say(session, answer(stream)), Due::Whole(200))
+        },
+    ]
+}
+
+fn rows() -> Vec<Row> {
+    [heads(), bodies(), connections()].into_iter().flatten().collect()
+}
+
+/// A server that plays the script of a row.
+fn serve(row: &Row) -> Server {
+    let script = row.script;
+    Server::start(row.settings, move |session, _| {
+        // A head is enough: some scripts answer before the request has ended.
+        if session.wait(|session| session.streams.values().any(|stream| !stream.blocks.is_empty())) {
+            let stream = *session.streams.keys().next().unwrap();
+            script(session, stream);
+        }
+    })
+}
+
+fn over_http2(address: SocketAddr) -> Seen {
+    let mut session = Session::connect(address);
+    let stream = session.begin(&request("POST", "/"), false);
+    session.send(frame::data(stream, true, b"{}"));
+    session.wait(|session| session.stream(stream).is_over());
+    let found = session.stream(stream);
+    // A reset may overtake the head of what it cuts.
+    let Some(answer) = found.answer() else { return if found.reset.is_some() { Seen::Cut } else { Seen::Nothing } };
+    match (answer.reason(), answer.ended) {
+        (Some(reason), true) => Seen::Reason(reason.to_owned()),
+        (None, true) => Seen::Whole(answer.status),
+        (_, false) => Seen::Cut,
+    }
+}
+
+fn over_http1(address: SocketAddr) -> Seen {
+    match Client::connect(address).try_call("POST", "/", &[], b"{}") {
+        Ok(answer) => answer.reason().map_or(Seen::Whole(answer.status), |reason| Seen::Reason(reason.to_owned())),
+        Err(Failure::Cut { status: 200, .. }) => Seen::Cut,
+        Err(_) => Seen::Nothing,
+    }
+}
+
+fn is_due(seen: &Seen, due: &Due) -> bool {
+    let is_one_of = |reasons: &[&str]| matches!(seen, Seen::Reason(reason) if reasons.contains(&reason.as_str()));
+    match due {
+        Due::Whole(status) => *seen == Seen::Whole(*status),
+        Due::Reason(reasons) => is_one_of(reasons),
+        Due::CutOr(reasons) => *seen == Seen::Cut || is_one_of(reasons),
+    }
+}
+
+#[test]
+fn whatever_a_server_does_its_caller_sees_the_truth() {
+    let rows = rows();
+    let servers: Vec<Server> = rows.iter().flat_map(|row| [serve(row), serve(row)]).collect();
+    let blocks = "  timeouts: {request: 5s}";
+    let dependencies: Vec<_> = servers
+        .iter()
+        .enumerate()
+        .map(|(nth, server)| {
+            let mut dependency = listened(&format!("server-{nth}"), server.address, blocks);
+            dependency.policy = dependency.policy.replace("target:", "target:\n    upstreamProtocol: HTTP2");
+            dependency
+        })
+        .collect();
+    let policy: Vec<&str> = dependencies.iter().map(|dependency| dependency.policy.as_str()).collect();
+    let _proxy = Setup::new().policy(&policy.join("---\n")).start();
+    let mut wrong = String::new();
+    for (row, pair) in rows.iter().zip(dependencies.chunks(2)) {
+        for (protocol, seen) in [("HTTP/2", over_http2(pair[0].listen)), ("HTTP/1.1", over_http1(pair[1].listen))] {
+            if !is_due(&seen, &row.due) {
+                writeln!(wrong, "{protocol}: {}: {seen:?}", row.name).unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
