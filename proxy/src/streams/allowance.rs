@@ -1,7 +1,7 @@
 //! How much a peer may send that moves nothing forward.
 //!
 //! A bucket that is full at first, is drawn on by frames that carry nothing, and is filled again by what is useful and, slowly,
-//! by time. So a peer that does its part never sees the end of it, however long the connection lives, and one that does
+//! by time. What we sent ourselves earns more than the bucket holds: whoever gets 50 MB at once acknowledges them later. So a peer that does its part never sees the end of it, however long the connection lives, and one that does
 //! nothing else is stopped after a burst.
 
 use plimsoll_resilience::time::Timestamp;
@@ -33,7 +33,12 @@ impl Allowance {
 
     /// Something useful was done, worth `count`.
     pub(super) fn fill(&mut self, count: u32) {
-        self.left = self.left.saturating_add(count).min(self.most);
+        self.left = self.left.max(self.left.saturating_add(count).min(self.most));
+    }
+
+    /// `count` frames are due that the peer has not sent yet.
+    pub(super) fn earn(&mut self, count: u32) {
+        self.left = self.left.saturating_add(count);
     }
 
     fn refill(&mut self, now: Timestamp) {
@@ -79,5 +84,8 @@ mod tests {
         }
         allowance.fill(u32::MAX);
         assert_eq!(drawn(&mut allowance, at(0)), 10);
+        allowance.earn(50);
+        allowance.fill(1);
+        assert_eq!(drawn(&mut allowance, at(0)), 50, "what is due is kept whole");
     }
 }

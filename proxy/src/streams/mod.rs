@@ -20,6 +20,8 @@
 //! | heads above the list limit | the crate answers 431 by itself, without a body, and this proxy never hears of it: see [`settings`] |
 //! | a malformed head | reset with `PROTOCOL_ERROR` by the crate, unheard of here; 1,024 of those in the life of a connection end it |
 //! | an upper-case or otherwise impossible field name | the crate ends the whole connection with `PROTOCOL_ERROR` |
+//! | pseudo fields where they may not stand (`:path` in an answer, `:status` in trailers) | dropped by the crate, unheard of here |
+//! | updates that overflow the window of a stream on which we have sent all | ignored: nothing is left to send |
 //! | a `#` in `:path` | cut off there by the `http` crate |
 //! | empty DATA that does not end | a hundred in the life of a connection end it: [`watch`] takes them out before |
 //! | small DATA that nobody reads | counted, see [`settings`] |

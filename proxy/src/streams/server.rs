@@ -59,8 +59,11 @@ impl Connection {
                     Err(error) => return Poll::Ready(self.end(&error)),
                 },
                 State::Open(open) => match open.poll_accept(cx) {
-                    Poll::Ready(Some(Ok((request, answer)))) => {
-                        return Poll::Ready(Some(Ok(Incoming::new(request, answer, &self.peer))));
+                    Poll::Ready(Some(Ok((request, mut answer)))) => {
+                        // Reset by its caller, or for a body that breaks its framing, before it was looked at: nobody asks.
+                        if answer.poll_reset(&mut Context::from_waker(Waker::noop())).is_pending() {
+                            return Poll::Ready(Some(Ok(Incoming::new(request, answer, &self.peer))));
+                        }
                     }
                     Poll::Ready(Some(Err(error))) => return Poll::Ready(self.end(&error)),
                     Poll::Ready(None) => {
@@ -192,7 +195,6 @@ impl Answerer {
     pub fn send(&mut self, response: Response<()>, ends: bool) -> Result<Outflow, StreamError> {
         match self.stream.send_response(response, ends) {
             Ok(stream) => {
-                self.known.on_sent(0);
                 if ends {
                     self.known.on_whole();
                 }

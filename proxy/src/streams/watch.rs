@@ -53,6 +53,9 @@ const LIVED: Duration = Duration::from_millis(50);
 /// are bounded by the number of streams, and two proxies that each wait for the other to read would wait for ever.
 const MOST_UNSENT: usize = 256 * 1024;
 
+/// What a peer that wants the smallest frames gets our data in (RFC 9113 6.5.2).
+const SMALLEST_FRAME: usize = 16 * 1024;
+
 /// Which side the peer is on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -226,9 +229,10 @@ impl Stream {
         Rc::new(Self { peer: Rc::clone(peer), id, began, whole: Cell::new(false) })
     }
 
-    /// We have sent a head, or so many bytes of data, and the peer may have to say something about it.
+    /// We have sent so many bytes of data. For each frame, two updates are due: of the stream and of the connection.
     pub(super) fn on_sent(&self, bytes: usize) {
-        self.peer.chatter.borrow_mut().fill(3 + u32::try_from(bytes / 4096).unwrap_or(u32::MAX));
+        let frames = u32::try_from(bytes.div_ceil(SMALLEST_FRAME)).unwrap_or(u32::MAX);
+        self.peer.chatter.borrow_mut().earn(frames.saturating_mul(2));
     }
 
     /// All that we had to say is on its way.

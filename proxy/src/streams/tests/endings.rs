@@ -49,6 +49,7 @@ type Case = (&'static str, Vec<Frame>, bool, Result<&'static str, StreamError>);
 fn each_end_of_a_call_has_its_meaning() {
     let ok = [(":status", "200")];
     let data = |flags| Frame::new(DATA, flags, 1, *b"hello");
+    let update = |stream| Frame::new(WINDOW_UPDATE, 0, stream, 0x7fff_ffff_u32.to_be_bytes());
     let cases: Vec<Case> = vec![
         ("refused", vec![reset(1, 7)], false, Err(StreamError::NotProcessed)),
         ("cancelled", vec![reset(1, 8)], false, Err(StreamError::Reset(Code::CANCEL))),
@@ -93,6 +94,8 @@ fn each_end_of_a_call_has_its_meaning() {
         ),
         ("no content", vec![answer(1, END_STREAM, &[(":status", "204")])], false, Ok("")),
         ("not modified", vec![answer(1, END_STREAM, &[(":status", "304"), ("content-length", "5")])], false, Ok("")),
+        ("a window that overflows", vec![update(1), update(1)], false, Err(StreamError::Protocol)),
+        ("101", vec![answer(1, END_STREAM, &[(":status", "101")])], false, Err(StreamError::Protocol)),
         ("not HTTP/2", vec![Frame::new(DATA, 0, 0, *b"x")], false, Err(StreamError::Protocol)),
     ];
     for (name, frames, closes, expected) in cases {
@@ -250,5 +253,25 @@ fn an_endpoint_that_says_nothing_is_asked_and_given_up() {
         assert!(matches!(silence.poll(&peer, at(1_341), cx), client::Watch::Wait(Some(_))));
         assert!(matches!(silence.poll(&peer, at(1_343), cx), client::Watch::Dead));
         driver.abort();
+    });
+}
+
+#[test]
+fn a_call_that_is_over_before_it_was_looked_at_is_none() {
+    local(async {
+        let (near, far) = pair().await;
+        let mut connection = Connection::new(far, BytesMut::new(), Clock::start());
+        let mut raw = Raw::caller(near).await;
+        let longer = [post(1, &[("content-length", "3")]), Frame::new(DATA, END_STREAM, 1, *b"four")];
+        let shorter = [post(3, &[("content-length", "5")]), Frame::new(DATA, END_STREAM, 3, *b"four")];
+        let given_up = [get(5), reset(5, 8)];
+        raw.send(&[&longer[..], &shorter, &given_up, &[get(7)]].concat()).await;
+        let incoming = poll_fn(|cx| connection.poll_next(cx)).await.unwrap().unwrap();
+        assert!(incoming.parts.method == "GET", "the only one that is whole");
+        tokio::task::spawn_local(async move { drop(poll_fn(|cx| connection.poll_next(cx)).await) });
+        for stream in [1, 3] {
+            let refused = raw.find(RST_STREAM).await;
+            assert_eq!((refused.stream, refused.code()), (stream, Code::PROTOCOL_ERROR.0));
+        }
     });
 }

@@ -189,6 +189,48 @@ fn a_peer_that_does_its_part_is_never_stopped() {
     });
 }
 
+/// As simple clients do: two updates for each frame of data, and all of them late.
+#[test]
+fn who_acknowledges_what_it_got_is_never_stopped() {
+    local(async {
+        let (near, far) = pair().await;
+        let mut connection = Connection::new(far, BytesMut::new(), Clock::start());
+        let mut raw = Raw::caller(near).await;
+        let wide = |stream| Frame::new(WINDOW_UPDATE, 0, stream, 0x7000_0000_u32.to_be_bytes());
+        raw.send(&[post(1, &[]), wide(0), wide(1)]).await;
+        let mut incoming = poll_fn(|cx| connection.poll_next(cx)).await.unwrap().unwrap();
+        let drive = tokio::task::spawn_local(async move { poll_fn(|cx| connection.poll_next(cx)).await });
+        let mut out = incoming.answer.send(Response::new(()), false).unwrap();
+        tokio::task::spawn_local(async move {
+            for _ in 0..1_000 {
+                let mut data = Bytes::from(vec![0; 32 * 1024]);
+                while !data.is_empty() {
+                    let room = poll_fn(|cx| out.poll_room(data.len(), cx)).await.unwrap();
+                    out.send(data.split_to(room), false).unwrap();
+                }
+            }
+            out.send(Bytes::new(), true).unwrap();
+            drop(incoming);
+        });
+        let mut due = Vec::new();
+        loop {
+            let data = raw.find(DATA).await;
+            if data.flags & END_STREAM != 0 {
+                break;
+            }
+            let len = (data.payload.len() as u32).to_be_bytes();
+            due.extend([Frame::new(WINDOW_UPDATE, 0, 0, len), Frame::new(WINDOW_UPDATE, 0, 1, len)]);
+        }
+        assert!(due.len() >= 4_000);
+        raw.send(&due).await;
+        let ping = Frame::new(PING, 0, 0, [7; 8]);
+        raw.send(&[ping]).await;
+        assert_eq!(raw.find(PING).await.flags, ACK, "it goes on");
+        assert!(!drive.is_finished());
+        drive.abort();
+    });
+}
+
 #[test]
 fn small_data_to_a_slow_reader_fills_its_window_and_ends_nothing() {
     local(async {
