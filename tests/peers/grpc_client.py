@@ -1,5 +1,9 @@
-"""Talks to grpc_server.py with grpcio; usage: grpc_client.py CASE ADDRESS [ADDRESS]. Ends with 1 when a claim fails."""
+"""Talks to grpc_server.py with grpcio; usage: grpc_client.py CASE[,CASE..] ADDRESS [ARGUMENT].
+
+With `grpc_proxy` in the environment it asks that proxy for a tunnel, with AUTHORITY it calls the server by that name.
+"""
 import json
+import os
 import queue
 import sys
 import time
@@ -18,11 +22,13 @@ class Peer:
     def __init__(self, address, compression=None):
         options = [
             ("grpc.enable_retries", 0),
-            ("grpc.enable_http_proxy", 0),
+            ("grpc.enable_http_proxy", int("grpc_proxy" in os.environ)),
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
             ("grpc.use_local_subchannel_pool", 1),
         ]
+        if "AUTHORITY" in os.environ:
+            options.append(("grpc.default_authority", os.environ["AUTHORITY"]))
         self.channel = grpc.insecure_channel(address, options=options, compression=compression)
         self.unary = self.channel.unary_unary("/test.Peer/Unary")
         self.collect = self.channel.stream_unary("/test.Peer/Collect")
@@ -162,18 +168,26 @@ def case_cancel(peer):
 
 
 def case_deadline(peer):
-    """300 ms against a handler of 5 s; usage of the other argument: `reserve` in ms that the proxy keeps."""
+    """300 ms against a handler of 5 s; usage of the other argument: the ms that the handler has at most."""
     key = fresh()
     began = time.monotonic()
     error = failure(lambda: peer.unary(ask(key, sleep=5), timeout=0.3))
     took = time.monotonic() - began
     print(f"DEADLINE_EXCEEDED after {took * 1000:.0f} ms: {error.details()}")
     assert error.code() == Code.DEADLINE_EXCEEDED, error
-    assert 0.2 < took < 4, took
+    # At 300 ms by the clock of the client, or when the handler's own, which is shorter then, has run out.
+    assert 0.19 < took < 4, took
     peer.wait_for(key, "cancelled")
     begin, cancelled = peer.seen(key)
     print(f"the handler saw {begin['left'] * 1000:.0f} ms left")
     assert 0 < begin["left"] <= float(sys.argv[3]) / 1000, begin
+
+    # A stream too, in the middle of its answer.
+    key = fresh()
+    call = peer.stream(ask(key, count=2, pause=5), timeout=0.3)
+    assert json.loads(next(call)) == 0
+    assert failure(lambda: next(call)).code() == Code.DEADLINE_EXCEEDED
+    peer.wait_for(key, "cancelled")
 
 
 def case_retried(peer):
@@ -185,13 +199,12 @@ def case_retried(peer):
         attempts = [entry["fields"].get("grpc-previous-rpc-attempts") for entry in peer.attempts(key)]
         assert attempts == [None, "1", "2"], attempts
 
-        # A caller that has tried before is counted on.
+        # A caller that is at it again itself is left to it: one layer retries.
         key = fresh()
-        request = ask(key, failures=1, late_status=late)
-        peer.unary(request, timeout=PATIENCE, metadata=(("grpc-previous-rpc-attempts", "4"),))
+        tried = (("grpc-previous-rpc-attempts", "4"),)
+        error = failure(lambda: peer.unary(ask(key, failures=1, late_status=late), timeout=PATIENCE, metadata=tried))
         attempts = [entry["fields"].get("grpc-previous-rpc-attempts") for entry in peer.attempts(key)]
-        print("after a caller's own fourth retry:", attempts)
-        assert attempts[0] == "4" and len(attempts) >= 1, attempts
+        assert error.code() == Code.UNAVAILABLE and attempts == ["4"], attempts
 
         # Attempts run out: the status received goes out.
         key = fresh()
@@ -263,9 +276,10 @@ def case_limited(peer):
     key = fresh()
     began = time.monotonic()
     error = failure(lambda: peer.unary(ask(key, sleep=30), timeout=PATIENCE))
-    assert error.code() == Code.DEADLINE_EXCEEDED, error
-    assert "RequestTimeout" in error.details(), error.details()
-    print(f"cut after {time.monotonic() - began:.2f} s: {error.details()}")
+    took = time.monotonic() - began
+    print(f"cut after {took:.2f} s: {error.details()}")
+    # By the proxy, or by the server, which was told how long it has.
+    assert error.code() == Code.DEADLINE_EXCEEDED and took < PATIENCE / 2, error
     peer.wait_for(key, "cancelled")
 
 

@@ -65,6 +65,8 @@ pub struct Facts {
     pub dependencies: Vec<DependencyFacts>,
     /// The workload policy in force.
     pub inbound_policy: Option<String>,
+    /// Addresses that `hosts` of several policies stand for: connections that name nobody are a guess there.
+    pub contested_addresses: usize,
 }
 
 /// Where the policy in force came from.

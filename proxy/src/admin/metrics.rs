@@ -267,6 +267,10 @@ impl Copied {
         let mut family = encoder.encode_descriptor("policy_generation", help, None, MetricType::Gauge)?;
         family.encode_gauge(&self.facts.generation_number)?;
 
+        let help = "Addresses that hosts of several policies stand for; the one followed for longest has them";
+        let mut family = encoder.encode_descriptor("contested_addresses", help, None, MetricType::Gauge)?;
+        family.encode_gauge(&u64::try_from(self.facts.contested_addresses).unwrap_or(u64::MAX))?;
+
         let help = "Policies that were handed over, by result";
         let mut family = encoder.encode_descriptor("policy_apply", help, None, MetricType::Counter)?;
         counter(&mut family, &[("result", "applied")], self.policies.0)?;

@@ -438,6 +438,7 @@ impl Control for Controller {
             workers: self.process.workers.len(),
             dependencies: snapshot.services().filter_map(|service| self.dependency_facts(service, now)).collect(),
             inbound_policy: snapshot.inbound().policy.as_deref().map(str::to_owned),
+            contested_addresses: self.process.resolver.book().contested(),
         }
     }
 

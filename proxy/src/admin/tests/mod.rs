@@ -105,6 +105,7 @@ fn facts(forced: Option<Forced>) -> Facts {
         workers: 2,
         dependencies: vec![fraud_api(now, forced), ledger(now)],
         inbound_policy: None,
+        contested_addresses: 2,
     }
 }
 

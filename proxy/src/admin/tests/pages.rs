@@ -293,6 +293,7 @@ fn metrics_are_valid_and_say_the_same() {
                 r#"plimsoll_endpoints{dependency="shop/ledger",state="Healthy"} 2"#,
                 r#"plimsoll_connections{direction="outbound"} 1"#,
                 "plimsoll_policy_generation 3",
+                "plimsoll_contested_addresses 2",
                 "plimsoll_metric_series_dropped_total 0",
             ] {
                 assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
