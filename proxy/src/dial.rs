@@ -25,6 +25,16 @@ use crate::transport::Transport;
 /// What an address has before the next one is tried (RFC 8305, section 5, "Connection Attempt Delay").
 const HEAD_START: Duration = Duration::from_millis(250);
 
+/// What is said of a failure, as it may stand in an answer: printable, of one line and no longer than a line. Names out
+/// of a certificate are in it, which are the peer's own words.
+pub fn words(text: &str) -> Box<str> {
+    let plain = |char: char| if matches!(char, ' '..='~') && !matches!(char, '"' | '\\') { char } else { '?' };
+    text.chars().map(plain).take(LONGEST).collect()
+}
+
+/// The longest that is said of a failure.
+const LONGEST: usize = 300;
+
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialError {
@@ -112,7 +122,7 @@ async fn secure(
     std::mem::forget(unfinished);
     made.map_err(|error| {
         tell(&error);
-        DialError::Failed(Failure::Tls, format!("{address}: {error}").into())
+        DialError::Failed(Failure::Tls, words(&format!("{address}: {error}")))
     })
 }
 
@@ -136,11 +146,12 @@ async fn connect_to_name(
         .resolver
         .resolve(name, port, asker)
         .await
-        .map_err(|error| DialError::Failed(Failure::Dns, format!("{name}: {error}").into()))?;
+        .map_err(|error| DialError::Failed(Failure::Dns, words(&format!("{name}: {error}"))))?;
     let ways = interleaved(addresses).into_iter().map(|address| connect(process, address));
     let raced = first_to_succeed(ways, HEAD_START).await;
-    raced
-        .map_err(|error| error.unwrap_or_else(|| DialError::Failed(Failure::Dns, format!("{name}: no address").into())))
+    raced.map_err(|error| {
+        error.unwrap_or_else(|| DialError::Failed(Failure::Dns, words(&format!("{name}: no address"))))
+    })
 }
 
 /// The families in turn, IPv6 first, each in its order (RFC 8305, section 4).
@@ -155,7 +166,7 @@ async fn connect(process: &Process, address: SocketAddr) -> Result<(TcpStream, S
     if process.own.is_at(address) {
         return Err(DialError::Loop);
     }
-    let failed = |error: io::Error| DialError::Failed(Failure::Connect, format!("{address}: {error}").into());
+    let failed = |error: io::Error| DialError::Failed(Failure::Connect, words(&format!("{address}: {error}")));
     let stream = open(address).await.map_err(failed)?;
     Ok((stream, address))
 }

@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use plimsoll_h1::{FieldKind, Limits, Method, RequestHead, Upgrade, Version};
+use plimsoll_h1::{BodyFraming, FieldKind, Limits, Method, RequestHead, Upgrade, Version};
 use plimsoll_resilience::flight::{Call, Flight, Safety};
 use plimsoll_resilience::protection::Protection;
 use plimsoll_resilience::reason::Reason;
@@ -357,7 +357,15 @@ impl Exchange {
 
     /// Whether there is use for more of the body: all that is here was sent, or it is kept.
     fn reads_body(&self) -> bool {
-        self.request.is_sent() || self.request.is_kept()
+        self.request.is_sent() || self.request.is_kept() || self.holds_last_byte()
+    }
+
+    /// HTTP/1.1 knows a request to be whole by its length, HTTP/2 by an end of its own. Until both agree the last byte
+    /// stays here: a request that turns out to be malformed has then not been one for the server either.
+    fn holds_last_byte(&self) -> bool {
+        self.caller.is_stream()
+            && !self.request.is_whole()
+            && matches!(self.request.head.framing, BodyFraming::Length(length) if self.request.received() >= length)
     }
 
     /// The clock of slow calls stands still while we wait for our caller.

@@ -11,7 +11,7 @@ use plimsoll_resilience::rejection::{Block, Rejected};
 use super::connect::Pooled;
 use super::link::Link;
 use super::{Caller, End, Exchange};
-use crate::dial::DialError;
+use crate::dial::{DialError, words};
 use crate::forward::answer::{Found, Invalid};
 use crate::forward::heads;
 use crate::forward::io::poll_send;
@@ -99,10 +99,12 @@ impl Exchange {
 
     /// Writes once; false when there is nothing to write or no room to write to.
     fn write_request(&mut self, cx: &mut Context<'_>) -> bool {
+        let holds_last_byte = self.holds_last_byte();
         let Link::Connection(open) = &mut self.link else { return false };
         if open.write_failed || open.shut {
             return false;
         }
+        let held = usize::from(holds_last_byte);
         if let Some(chunks) = &mut open.chunks
             && open.head_sent == open.head.len()
         {
@@ -112,6 +114,7 @@ impl Exchange {
         }
         let head = &open.head[open.head_sent..];
         let unsent = self.request.unsent();
+        let unsent = &unsent[..unsent.len() - held.min(unsent.len())];
         let body = open.chunks.map_or(unsent, |chunks| &unsent[..chunks.room()]);
         if head.is_empty() && body.is_empty() {
             if self.tunnel && self.request.is_whole() {
@@ -261,7 +264,7 @@ impl Exchange {
 
     /// As a failed handshake is told: it is one, though TLS 1.3 has it fail after its end.
     pub(super) fn tell_tls(&mut self, error: &TlsError) {
-        self.no_way = Some(error.to_string().into());
+        self.no_way = Some(words(&error.to_string()));
         let (dependency, endpoint) = (&*self.dependency().name, self.endpoint);
         if self.service().security.as_ref().is_some_and(|origination| origination.may_tell(self.now)) {
             tracing::warn!(dependency, ?endpoint, %error, "no TLS");

@@ -8,7 +8,7 @@ use plimsoll_resilience::flight::{Failure, Flight};
 use plimsoll_resilience::reason::Reason;
 
 use super::link::{Link, OnStream};
-use super::{End, Exchange, KEPT_ANSWER};
+use super::{Exchange, KEPT_ANSWER};
 use crate::forward::answer::{Answer, Invalid};
 use crate::forward::grpc::is_grpc;
 use crate::forward::heads;
@@ -178,6 +178,10 @@ impl Exchange {
         };
         let ends = inflow.is_ended();
         let mut status = parts.status.as_u16();
+        if status == 101 {
+            // HTTP/2 has no switch of protocols (RFC 9113 8.6).
+            return self.refuse_answer(Invalid::Unasked, cx);
+        }
         if self.request.head.upgrade == Upgrade::WebSocket && (200..300).contains(&status) {
             // What a server says to extended CONNECT is what HTTP/1.1 says with 101 (RFC 8441 4).
             status = 101;
@@ -326,11 +330,6 @@ impl Exchange {
             }
             None => self.fail(self.failure_of(error), cx),
         }
-        self.act(cx);
-        // With the answer begun it is cut, and the caller is told in its own way.
-        debug_assert!(
-            !self.reply.has_begun() || matches!(self.end, Some(End::Cut(_) | End::CallerGone)) || self.landed
-        );
         false
     }
 
