@@ -107,6 +107,12 @@ impl Peer {
         assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(expected.as_ref()));
     }
 
+    /// Whether the next bytes are these, rather than an end.
+    pub fn try_expect(&mut self, expected: impl AsRef<[u8]>) -> bool {
+        let mut bytes = vec![0; expected.as_ref().len()];
+        self.stream.read_exact(&mut bytes).is_ok() && bytes == expected.as_ref()
+    }
+
     /// All that comes until the connection ends, and how it ends.
     ///
     /// # Panics

@@ -247,6 +247,12 @@ impl Copied {
             let left = budget_remaining(&dependency.protection.budget);
             family.encode_family(&[("dependency", dependency.name.as_str())])?.encode_gauge(&left)?;
         }
+        let help = "Fields of the policy that act on calls, while the traffic is opaque";
+        let mut family = encoder.encode_descriptor("policy_fields_ineffective", help, None, MetricType::Gauge)?;
+        for dependency in &self.facts.dependencies {
+            let labels = [("dependency", dependency.name.as_str())];
+            family.encode_family(&labels)?.encode_gauge(&(dependency.ineffective.len() as u64))?;
+        }
         let mut family =
             encoder.encode_descriptor("endpoints", "Endpoints that are known, by state", None, MetricType::Gauge)?;
         for dependency in &self.facts.dependencies {

@@ -319,9 +319,19 @@ impl Controller {
             protection: service.dependency.with(|shared| shared.protection.view(now)),
             slow_call_threshold: service.rest.rules.slow_call_threshold,
             endpoints: endpoints_of(service).iter().map(endpoint_facts).collect(),
-            ineffective: Vec::new(),
+            ineffective: ineffective(service),
         })
     }
+}
+
+/// What its policy says of calls, once traffic was seen in which there are none; with the way out.
+fn ineffective(service: &Service) -> Vec<String> {
+    if !service.dependency.has_opaque() {
+        return Vec::new();
+    }
+    let way_out = "its traffic is TCP, or TLS that is not opened here; \
+                   call `listen` in plain HTTP, or http:// with `tls: {mode: Originate}`";
+    service.about_calls.iter().map(|field| format!("{field}: {way_out}")).collect()
 }
 
 /// The dependency called `namespace/name`, or `name` where that is enough to tell.

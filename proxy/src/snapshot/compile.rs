@@ -251,6 +251,7 @@ impl<'r> Builder<'r> {
             },
             security: self.originations.remove(&name),
             connections: policy.connections,
+            about_calls: policy.about_calls.clone(),
             breaker_mode: policy.protection.breaker.as_ref().map_or(Mode::Disabled, |breaker| breaker.mode),
             mode: policy.mode,
             hosts: policy.target.hosts.iter().map(ToString::to_string).collect(),

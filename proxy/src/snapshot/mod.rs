@@ -77,6 +77,8 @@ pub struct Service {
     pub security: Option<Arc<Origination>>,
     /// `maxConnections`: to the dependency, or for the workload from its callers.
     pub connections: Option<Moded<ConnectionLimit>>,
+    /// Fields of its policy that act on calls alone, and not on traffic that nothing looks into.
+    pub about_calls: Vec<&'static str>,
     /// The mode of its breaker.
     pub breaker_mode: Mode,
     /// The mode of its policy.
@@ -277,6 +279,7 @@ impl Service {
             upstreams: Upstreams::AsCaller,
             security: None,
             connections: None,
+            about_calls: Vec::new(),
             breaker_mode: Mode::Disabled,
             mode: Mode::Enforce,
             hosts: Vec::new(),
