@@ -152,3 +152,15 @@ fn a_body_that_nobody_takes_leaves_the_others_alone() {
     assert!(!session.stream(stalled).is_over());
     gate.open();
 }
+
+#[test]
+fn a_caller_that_gives_back_each_frame_at_once_is_no_flood() {
+    let (server, _process, _folder) = nghttpd();
+    let (dependency, _proxy) = proxied(server, "HTTP2");
+    let mut session = Session::connect(dependency.listen);
+    session.gives_back_at = 1;
+    for _ in 0..60 {
+        assert_eq!(session.get("/large").body.len(), BODY);
+    }
+    assert!(session.goaways.is_empty());
+}

@@ -46,11 +46,13 @@ struct Row {
     settings: &'static [(u16, u32)],
     /// What the server does once a request's head is there.
     script: Script,
+    /// Only the first connection does so; later ones have a good server.
+    once: bool,
     due: Due,
 }
 
 fn row(name: &'static str, script: Script, due: Due) -> Row {
-    Row { name, settings: &[], script, due }
+    Row { name, settings: &[], script, once: false, due }
 }
 
 fn head(stream: u32, ends: bool, fields: &[(&str, &str)]) -> Vec<u8> {
@@ -310,6 +312,31 @@ fn bodies() -> Vec<Row> {
 
 fn connections() -> Vec<Row> {
     vec![
+        Row {
+            once: true,
+            ..row(
+                "GOAWAY below the stream",
+                |session, _| say(session, frame::goaway(0, code::NO_ERROR)),
+                Due::Whole(200),
+            )
+        },
+        Row {
+            once: true,
+            ..row(
+                "GOAWAY below the stream, and the end",
+                |session, _| {
+                    session.send(frame::goaway(0, code::NO_ERROR));
+                },
+                Due::Whole(200),
+            )
+        },
+        row(
+            "a connection window above 2^31-1",
+            |session, _| {
+                say(session, [frame::window_update(0, 0x7fff_ffff), frame::window_update(0, 0x7fff_ffff)].concat())
+            },
+            Due::Reason(BROKEN_OR_LOST),
+        ),
         row(
             "REFUSED_STREAM, and the next is taken",
             |session, stream| {
@@ -472,10 +499,14 @@ fn rows() -> Vec<Row> {
 
 /// A server that plays the script of a row.
 fn serve(row: &Row) -> Server {
-    let script = row.script;
-    Server::start(row.settings, move |session, _| {
+    let (script, once) = (row.script, row.once);
+    Server::start(row.settings, move |session, nth| {
         // A head is enough: some scripts answer before the request has ended.
-        if session.wait(|session| session.streams.values().any(|stream| !stream.blocks.is_empty())) {
+        if once && nth > 0 {
+            while let Some((stream, _)) = session.next_request() {
+                session.send(answer(stream));
+            }
+        } else if session.wait(|session| session.streams.values().any(|stream| !stream.blocks.is_empty())) {
             let stream = *session.streams.keys().next().unwrap();
             script(session, stream);
         }
