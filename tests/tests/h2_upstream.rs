@@ -333,7 +333,7 @@ fn connections() -> Vec<Row> {
         row(
             "a connection window above 2^31-1",
             |session, _| {
-                say(session, [frame::window_update(0, 0x7fff_ffff), frame::window_update(0, 0x7fff_ffff)].concat())
+                say(session, [frame::window_update(0, 0x7fff_ffff), frame::window_update(0, 0x7fff_ffff)].concat());
             },
             Due::Reason(BROKEN_OR_LOST),
         ),
