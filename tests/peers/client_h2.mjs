@@ -86,5 +86,13 @@ for (;;) {
 const many = await Promise.all([...Array(300).keys()].map((number) => post("/echo", `call ${number}`)));
 many.forEach((answer, number) => assert.equal(String(answer.body), `call ${number}`));
 
+// A server that takes no further streams on a connection costs no call; without a proxy, only its own connection.
+if (!direct) {
+  for (let round = 0; round < 10; round += 1) {
+    const answers = await Promise.all([get("/hello"), get("/goaway"), get("/hello"), get("/big")]);
+    const refused = answers.filter((answer) => answer.status !== 200);
+    assert.deepEqual(refused.map((answer) => [answer.status, answer.fields?.["proxy-status"]]), []);
+  }
+}
 session.close();
 console.log("ok");

@@ -187,16 +187,17 @@ fn the_application_speaks_http_and_the_proxy_begins_tls() {
     assert!(said.contains("2000 succeeded, 0 failed, 0 errored"), "{said}");
 
     // What went wrong is said in words.
-    for (url, reason) in [
-        (stranger, "TlsFailure"),
-        (name, "TlsFailure"),
-        (late, "TlsFailure"),
-        (plain, "TlsFailure"),
-        (nobody, "ConnectFailure"),
+    for (url, reason, words) in [
+        (stranger, "TlsFailure", "not trusted"),
+        (name, "TlsFailure", "other.internal"),
+        (late, "TlsFailure", "expired"),
+        (plain, "TlsFailure", "tls"),
+        (nobody, "ConnectFailure", ""),
     ] {
         let said = stage.succeed(curl(&["--noproxy", "*", "-i"]).arg(format!("{url}/hello")));
         println!("{said}");
         assert!(said.starts_with("HTTP/1.1 503") && said.contains(&format!("reason={reason}")), "{said}");
+        assert!(said.to_lowercase().contains(words), "{said}");
     }
     assert_eq!(proxy.admin.circuit("two"), "Closed");
 }
