@@ -9,6 +9,9 @@ use http::HeaderMap;
 use super::watch::Stream;
 use super::{Code, StreamError};
 
+/// Nobody ended the stream but we ourselves.
+const ENDED: StreamError = StreamError::Reset(Code::INTERNAL_ERROR);
+
 /// What the peer sends on one stream.
 pub struct Inflow {
     stream: h2::RecvStream,
@@ -46,13 +49,14 @@ impl Inflow {
 
 /// What we send on one stream.
 pub struct Outflow {
-    stream: h2::SendStream<Bytes>,
+    /// None when it was ended from here.
+    stream: Option<h2::SendStream<Bytes>>,
     known: Rc<Stream>,
 }
 
 impl Outflow {
     pub(super) fn new(stream: h2::SendStream<Bytes>, known: Rc<Stream>) -> Self {
-        Self { stream, known }
+        Self { stream: Some(stream), known }
     }
 
     /// Waits for room, and says how many of `wanted` bytes may be sent now: more than 0.
@@ -60,13 +64,14 @@ impl Outflow {
     /// What is asked for is taken from the window that all streams share, so `wanted` is what there is to send.
     pub fn poll_room(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
         debug_assert!(wanted > 0, "no room is needed for nothing");
-        let mut room = self.stream.capacity();
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(ENDED)) };
+        let mut room = stream.capacity();
         if room < wanted {
-            self.stream.reserve_capacity(wanted);
-            room = self.stream.capacity();
+            stream.reserve_capacity(wanted);
+            room = stream.capacity();
         }
         if room == 0 {
-            room = match ready!(self.stream.poll_capacity(cx)) {
+            room = match ready!(stream.poll_capacity(cx)) {
                 Some(Ok(room)) => room,
                 Some(Err(error)) => return Poll::Ready(Err(self.known.error(&error))),
                 None => return Poll::Ready(Err(self.why_closed())),
@@ -84,8 +89,9 @@ impl Outflow {
             // A frame that says nothing is what floods are made of.
             return Ok(());
         }
+        let Some(stream) = &mut self.stream else { return Err(ENDED) };
         self.known.on_sent(data.len());
-        if self.stream.send_data(data, ends).is_err() {
+        if stream.send_data(data, ends).is_err() {
             return Err(self.why_closed());
         }
         if ends {
@@ -99,30 +105,34 @@ impl Outflow {
     /// # Errors
     /// When the stream has ended meanwhile.
     pub fn send_trailers(&mut self, trailers: HeaderMap) -> Result<(), StreamError> {
-        if self.stream.send_trailers(trailers).is_err() {
+        let Some(stream) = &mut self.stream else { return Err(ENDED) };
+        self.known.on_sent(0);
+        if stream.send_trailers(trailers).is_err() {
             return Err(self.why_closed());
         }
         self.known.on_whole();
         Ok(())
     }
 
-    /// Ends both directions at once.
+    /// Ends both directions: at once towards an endpoint, towards a caller when what was sent before has gone out.
     pub fn reset(&mut self, code: Code) {
-        self.stream.send_reset(code.0.into());
+        if let Some(stream) = self.stream.take() {
+            self.known.end(stream, code);
+        }
     }
 
     /// Waits for the peer to reset the stream, or for the end of the connection. It cannot tell a reset from a fault that
     /// we found ourselves; where an answer is waited for, that side knows better.
     pub fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
-        self.stream.poll_reset(cx).map(|reset| self.known.reset(&reset))
+        let Some(stream) = &mut self.stream else { return Poll::Ready(ENDED) };
+        stream.poll_reset(cx).map(|reset| self.known.reset(&reset))
     }
 
     #[cold]
     fn why_closed(&mut self) -> StreamError {
         match self.poll_reset(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(error) => error,
-            // Nothing ended it but we ourselves.
-            Poll::Pending => StreamError::Reset(Code::INTERNAL_ERROR),
+            Poll::Pending => ENDED,
         }
     }
 }

@@ -14,6 +14,7 @@
 //! | 1xx | both ways; an interim head that was not fetched by [`client::Awaited::poll_interim`] is lost at `poll_head` |
 //! | `RST_STREAM(NO_ERROR)` after a whole answer | the answer is delivered whole; an answer that is not whole ends in `Reset(NO_ERROR)` after what had come of it |
 //! | both halves dropped before the end | `CANCEL`; on the serving side `NO_ERROR` if the answer was whole. One half alone resets nothing: [`Outflow::reset`] does |
+//! | a reset behind data that has not gone out | the crate throws the data away: [`Outflow::reset`] waits for it towards a caller |
 //! | GOAWAY | streams above its last id are `NotProcessed`; those below go on, and are `GoneAway` if the connection ends first |
 //! | `content-length` that DATA does not match | the stream is reset, `Protocol` |
 //! | trailers, HEAD, 204, 304 | as they should be; a length in the answer to HEAD is not checked |

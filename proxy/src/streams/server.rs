@@ -74,6 +74,7 @@ impl Connection {
                         self.peer.on_over();
                         open.abrupt_shutdown(Code::ENHANCE_YOUR_CALM.0.into());
                     }
+                    Poll::Pending if self.peer.on_written() => {}
                     Poll::Pending => return Poll::Pending,
                 },
                 State::Ended => return Poll::Ready(None),
@@ -195,6 +196,7 @@ impl Answerer {
     pub fn send(&mut self, response: Response<()>, ends: bool) -> Result<Outflow, StreamError> {
         match self.stream.send_response(response, ends) {
             Ok(stream) => {
+                self.known.on_sent(0);
                 if ends {
                     self.known.on_whole();
                 }

@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use plimsoll_resilience::time::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -81,6 +81,12 @@ pub(super) struct Peer {
     begun: Cell<u32>,
     over: Cell<bool>,
     dead: Cell<bool>,
+    /// What the socket did not take.
+    unsent: Cell<usize>,
+    /// How often all that was queued had gone out.
+    cleared: Cell<u64>,
+    /// To be reset when what was sent before has gone out.
+    parting: RefCell<Vec<(h2::SendStream<Bytes>, Code)>>,
 }
 
 impl Peer {
@@ -101,6 +107,9 @@ impl Peer {
             begun: Cell::default(),
             over: Cell::default(),
             dead: Cell::default(),
+            unsent: Cell::default(),
+            cleared: Cell::default(),
+            parting: RefCell::default(),
         })
     }
 
@@ -159,6 +168,20 @@ impl Peer {
         self.role == Role::Endpoint && self.went_away.get().is_some_and(|(last, _)| id > last)
     }
 
+    /// The connection has written what it could. Returns whether there is more to write now: resets that waited for it.
+    pub(super) fn on_written(&self) -> bool {
+        if self.unsent.get() > 0 {
+            return false;
+        }
+        self.cleared.set(self.cleared.get() + 1);
+        let parting = self.parting.take();
+        let any = !parting.is_empty();
+        for (mut stream, code) in parting {
+            stream.send_reset(code.0.into());
+        }
+        any
+    }
+
     /// What the loss of the connection means to a stream.
     pub(super) fn lost(&self, id: u32, kind: io::ErrorKind) -> StreamError {
         match self.went_away.get() {
@@ -212,6 +235,8 @@ pub(super) struct Stream {
     id: u32,
     began: Timestamp,
     whole: Cell<bool>,
+    /// How often the connection had been cleared when something was sent last.
+    sent: Cell<Option<u64>>,
 }
 
 impl Stream {
@@ -226,13 +251,24 @@ impl Stream {
                 Timestamp::ZERO
             }
         };
-        Rc::new(Self { peer: Rc::clone(peer), id, began, whole: Cell::new(false) })
+        Rc::new(Self { peer: Rc::clone(peer), id, began, whole: Cell::new(false), sent: Cell::new(None) })
     }
 
     /// We have sent so many bytes of data. For each frame, two updates are due: of the stream and of the connection.
     pub(super) fn on_sent(&self, bytes: usize) {
         let frames = u32::try_from(bytes.div_ceil(SMALLEST_FRAME)).unwrap_or(u32::MAX);
         self.peer.chatter.borrow_mut().earn(frames.saturating_mul(2));
+        self.sent.set(Some(self.peer.cleared.get()));
+    }
+
+    /// Resets `stream`, towards a caller after what was sent before has gone out: the crate would throw it away, and an
+    /// answer that reached us is to reach the caller.
+    pub(super) fn end(&self, mut stream: h2::SendStream<Bytes>, code: Code) {
+        if self.peer.role == Role::Caller && self.sent.get() == Some(self.peer.cleared.get()) {
+            self.peer.parting.borrow_mut().push((stream, code));
+        } else {
+            stream.send_reset(code.0.into());
+        }
     }
 
     /// All that we had to say is on its way.
@@ -428,8 +464,6 @@ pub(super) struct Watched<T> {
     read: BytesMut,
     frames: Frames,
     peer: Rc<Peer>,
-    /// What the socket did not take.
-    unsent: usize,
     /// Who would read on once it did.
     waits: Option<Waker>,
 }
@@ -437,16 +471,17 @@ pub(super) struct Watched<T> {
 impl<T> Watched<T> {
     pub(super) fn new(io: T, read: BytesMut, peer: Rc<Peer>) -> Self {
         let preface = if peer.role == Role::Caller { PREFACE } else { 0 };
-        Self { io, read, frames: Frames { preface, ..Frames::default() }, peer, unsent: 0, waits: None }
+        Self { io, read, frames: Frames { preface, ..Frames::default() }, peer, waits: None }
     }
 
     fn on_write(&mut self, offered: usize, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.unsent = match &written {
+        let unsent = match &written {
             Poll::Ready(Ok(len)) => offered - len,
             Poll::Ready(Err(_)) => 0,
             Poll::Pending => offered,
         };
-        if self.unsent <= MOST_UNSENT
+        self.peer.unsent.set(unsent);
+        if unsent <= MOST_UNSENT
             && let Some(waits) = self.waits.take()
         {
             waits.wake();
@@ -457,8 +492,8 @@ impl<T> Watched<T> {
 
 impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { io, read, frames, peer, unsent, waits } = self.get_mut();
-        if *unsent > MOST_UNSENT && peer.role == Role::Caller {
+        let Self { io, read, frames, peer, waits } = self.get_mut();
+        if peer.unsent.get() > MOST_UNSENT && peer.role == Role::Caller {
             *waits = Some(cx.waker().clone());
             return Poll::Pending;
         }

@@ -275,3 +275,22 @@ fn a_call_that_is_over_before_it_was_looked_at_is_none() {
         }
     });
 }
+
+#[test]
+fn what_was_answered_goes_out_before_the_reset() {
+    local(async {
+        let (near, far) = pair().await;
+        let mut connection = Connection::new(far, BytesMut::new(), Clock::start());
+        let mut raw = Raw::caller(near).await;
+        raw.send(&[post(1, &[])]).await;
+        let mut incoming = poll_fn(|cx| connection.poll_next(cx)).await.unwrap().unwrap();
+        let mut out = incoming.answer.send(Response::new(()), false).unwrap();
+        out.send(Bytes::from_static(b"so far"), false).unwrap();
+        out.reset(Code::INTERNAL_ERROR);
+        assert!(out.send(Bytes::new(), true).is_err(), "it is over");
+        drop((incoming, out));
+        tokio::task::spawn_local(async move { drop(poll_fn(|cx| connection.poll_next(cx)).await) });
+        assert_eq!(raw.find(DATA).await.payload, b"so far");
+        assert_eq!(raw.find(RST_STREAM).await.code(), Code::INTERNAL_ERROR.0);
+    });
+}
