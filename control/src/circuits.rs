@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::admin::shapes::{Circuit, Status};
 use crate::figures::{count, millis, percent, span};
 use crate::paint::{Paint, Tone};
-use crate::status::{milliseconds, state_tone};
+use crate::status::{milliseconds, state_tone, turns as turns_of};
 use crate::table::{Align, Cell, Table};
 
 /// All breakers of all dependencies.
@@ -33,7 +33,14 @@ pub fn render(status: &Status, paint: Paint) -> String {
                 `plimsoll lint --defaults` shows them.\n"
             .into();
     }
-    table.lines(paint).join("\n") + "\n"
+    let turns = status.dependencies.iter().filter(|dependency| !dependency.circuits.is_empty());
+    let mut turns = turns.filter_map(|dependency| Some(format!("{}: {}", dependency.policy, turns_of(dependency)?)));
+    let mut lines = table.lines(paint);
+    if let Some(first) = turns.next() {
+        lines.extend([String::new(), first]);
+        lines.extend(turns);
+    }
+    lines.join("\n") + "\n"
 }
 
 fn row(dependency: &str, circuit: &Circuit) -> [Cell; 9] {

@@ -73,6 +73,15 @@ or refused as a whole; refused, the old one stays. No connection is closed and n
   plimsoll circuits -o json | jq '.[] | select(.state != \"Closed\")'")]
     Circuits(ReadArgs),
 
+    /// Every endpoint: state, what is in flight to it, where it comes from
+    #[command(after_help = "Examples:
+  plimsoll endpoints
+  plimsoll endpoints -o json | jq '.[] | select(.state != \"Healthy\")'
+
+IN FLIGHT and BAD (failed, timed out or pushed back, of those that ended in the last 10 s) are what
+LeastRequest chooses by. SHARE is of the turns, where SRV records give weights.")]
+    Endpoints(ReadArgs),
+
     /// Why a call was refused, with numbers and what to change
     #[command(after_help = "Examples:
   plimsoll explain                           the newest refusal

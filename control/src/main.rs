@@ -4,6 +4,7 @@ mod admin;
 mod circuits;
 mod cli;
 mod demo;
+mod endpoints;
 mod explain;
 mod figures;
 mod http;
@@ -76,6 +77,12 @@ async fn run(verb: Verb) -> Result<Verdict, Failure> {
             let json = admin.status().await?;
             let text = |paint| Ok(circuits::render(&admin.read(&json)?, paint));
             print(args.output.output, &circuits::json(&json), text)
+        }
+        Verb::Endpoints(args) => {
+            let admin = admin_of(&args.proxy);
+            let json = admin.status().await?;
+            let text = |paint| Ok(endpoints::render(&admin.read(&json)?, paint));
+            print(args.output.output, &endpoints::json(&json), text)
         }
         Verb::Explain(args) => explain::run(&args).await,
         Verb::Completions { shell } => {

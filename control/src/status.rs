@@ -75,6 +75,7 @@ fn dependencies(status: &Status) -> Table {
     let mut table = Table::new(&[
         ("DEPENDENCY", Align::Left),
         ("MODE", Align::Left),
+        ("SPEAKS", Align::Left),
         ("CALLS", Align::Right),
         ("CALLS/S", Align::Right),
         ("P50", Align::Right),
@@ -89,6 +90,7 @@ fn dependencies(status: &Status) -> Table {
         table.row([
             dependency.policy.as_str().into(),
             dependency.mode.as_str().into(),
+            speaks(dependency).into(),
             count(dependency.requests_total).into(),
             format!("{:.1}", dependency.requests_per_second).into(),
             time(latency.p50),
@@ -99,6 +101,17 @@ fn dependencies(status: &Status) -> Table {
         ]);
     }
     table
+}
+
+/// What callers speak, and what the endpoints are spoken to in where that differs: `GRPC`, `HTTP1 -> HTTP2+TLS`.
+fn speaks(dependency: &Dependency) -> String {
+    let (from, to) = (dependency.protocol.as_str(), dependency.upstream_protocol.as_str());
+    let to = if matches!(to, "" | "Same") { from } else { to };
+    match &dependency.tls {
+        Some(_) => format!("{from} -> {to}+TLS"),
+        None if to != from => format!("{from} -> {to}"),
+        None => from.to_owned(),
+    }
 }
 
 /// In flight, and the limit where there is one: `12/20 +3` has three calls waiting.
@@ -186,16 +199,72 @@ fn notes(status: &Status) -> Vec<String> {
             let would = refused(&dependency.would_reject);
             notes.push(format!("{name}: enforced, it would have refused: {}", would.text()));
         }
+        let on_connections = [sockets(dependency), connection_rate(dependency), turns(dependency), dns(dependency)];
+        notes.extend(on_connections.into_iter().flatten().map(|note| format!("{name}: {note}")));
         for endpoint in dependency.endpoints.iter().filter(|e| e.state != "Healthy") {
             notes.push(format!("{name}: endpoint {} is {}.", endpoint.address, endpoint.state));
         }
-        for block in &dependency.ineffective {
-            notes.push(format!("{name}: cannot act on this traffic: {block}"));
-        }
+        notes.extend(ineffective(dependency).map(|note| format!("{name}: {note}")));
     }
     let warnings = status.policy.warnings.iter();
     notes.extend(warnings.map(|warning| format!("policy: {}", warning.trim_end())));
     notes
+}
+
+fn sockets(dependency: &Dependency) -> Option<String> {
+    let limit = dependency.connections.limit?;
+    let observed = observed(dependency.connections.mode.as_deref());
+    Some(format!("{} of {} connections are open{observed}.", count(dependency.connections.open), count(limit)))
+}
+
+fn connection_rate(dependency: &Dependency) -> Option<String> {
+    let rate = dependency.connection_rate.as_ref()?;
+    Some(format!(
+        "{} asked for in the last {}, {} allowed{}.",
+        plural(rate.asked, "new connection"),
+        span(milliseconds(rate.interval_ms)),
+        count(rate.limit),
+        observed(Some(&rate.mode))
+    ))
+}
+
+fn observed(mode: Option<&str>) -> &'static str {
+    if mode == Some("Observe") { " (observed)" } else { "" }
+}
+
+/// Turns on connections that are not opened: all that is known of how slow their server is.
+pub fn turns(dependency: &Dependency) -> Option<String> {
+    let turns = &dependency.turns;
+    if turns.ended == 0 {
+        return None;
+    }
+    let counted = match turns.counted {
+        true => "the breaker counts them",
+        false => "only observed, `slowTurn: Enforce` has the breaker count them",
+    };
+    let (slow, ended) = (count(turns.slow), plural(turns.ended, "turn"));
+    Some(format!("{slow} of {ended} on its connections were slow in the last 30 s ({counted})."))
+}
+
+fn dns(dependency: &Dependency) -> Option<String> {
+    let source = &dependency.endpoint_source;
+    let (name, error) = (source.name.as_ref()?, source.last_error.as_ref()?);
+    let meanwhile = match dependency.endpoints.is_empty() {
+        true => "it has no endpoints",
+        false => "the last known addresses stay in use",
+    };
+    Some(format!("{name} could not be resolved: {error}; {meanwhile}."))
+}
+
+fn ineffective(dependency: &Dependency) -> Option<String> {
+    if dependency.ineffective.is_empty() {
+        return None;
+    }
+    let fields = dependency.ineffective.join(", ");
+    let way_out = dependency.way_out.as_ref().map_or_else(String::new, |way| format!(" Way out: {way}."));
+    Some(format!(
+        "it gets connections that the proxy does not look into, and there these cannot act: {fields}.{way_out}"
+    ))
 }
 
 fn inbound(status: &Status) -> String {

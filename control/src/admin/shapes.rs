@@ -74,6 +74,12 @@ pub struct Dependency {
     pub mode: String,
     /// The local port that leads to it.
     pub listen: Option<String>,
+    /// What callers speak.
+    pub protocol: String,
+    /// What is spoken to the endpoints.
+    pub upstream_protocol: String,
+    /// TLS that the proxy speaks to them.
+    pub tls: Option<Tls>,
     /// Calls since start.
     pub requests_total: u64,
     /// Calls a second, lately.
@@ -94,11 +100,89 @@ pub struct Dependency {
     pub bulkheads: Vec<Bulkhead>,
     /// What retries may still cost.
     pub budget: Option<Budget>,
+    /// Connections to it.
+    pub connections: Sockets,
+    /// How fast they may be opened, where that is limited.
+    pub connection_rate: Option<ConnectionRate>,
+    /// Turns on connections that are not opened.
+    pub turns: Turns,
+    /// How an endpoint is chosen.
+    pub load_balancing: String,
+    /// Where its endpoints come from.
+    pub endpoint_source: EndpointSource,
     /// Its endpoints.
     pub endpoints: Vec<Endpoint>,
-    /// Blocks that cannot act on this traffic.
+    /// Fields of its policy that cannot act on this traffic.
     #[serde(deserialize_with = "texts")]
     pub ineffective: Vec<String>,
+    /// What to do about them.
+    pub way_out: Option<String>,
+}
+
+/// TLS that the proxy speaks.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Tls {
+    /// The name that the server has to prove; without one, the host that was called.
+    pub server_name: Option<String>,
+    /// The proxy has a certificate of its own to show.
+    pub client_certificate: bool,
+}
+
+/// Connections to a dependency.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Sockets {
+    /// Open ones, over all workers.
+    pub open: u64,
+    /// `bulkhead.maxConnections`.
+    pub limit: Option<u64>,
+    /// `Enforce` or `Observe`, where there is a limit.
+    pub mode: Option<String>,
+}
+
+/// `bulkhead.connectionRate`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConnectionRate {
+    /// `Enforce` or `Observe`.
+    pub mode: String,
+    /// Connections asked for in the last interval.
+    pub asked: u64,
+    /// Connections allowed in an interval.
+    pub limit: u64,
+    /// The interval.
+    pub interval_ms: f64,
+}
+
+/// Turns of the last 30 s: bytes of the application, then silence of the server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Turns {
+    /// Those that were answered in time or became slow.
+    pub ended: u64,
+    /// Those that became slow.
+    pub slow: u64,
+    /// Whether the breaker counts the slow ones.
+    pub counted: bool,
+}
+
+/// Where endpoints come from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EndpointSource {
+    /// `Caller`, `Static` or `Dns`.
+    pub kind: String,
+    /// The name that is resolved.
+    pub name: Option<String>,
+    /// `A/AAAA` or `SRV`.
+    pub records: Option<String>,
+    /// How often it is asked for, where policy says so.
+    pub refresh_ms: Option<f64>,
+    /// For how long the last answer holds.
+    pub ttl_ms: Option<f64>,
+    /// Why the last look-up brought nothing.
+    pub last_error: Option<String>,
 }
 
 /// Percentiles in milliseconds.
@@ -187,8 +271,24 @@ pub struct Budget {
 pub struct Endpoint {
     /// `ip:port`.
     pub address: String,
-    /// `Healthy` or what is wrong with it.
+    /// `Healthy` or why it gets no calls.
     pub state: String,
+    /// Places in the order of turns: more than one by the weights of SRV records.
+    pub places: u64,
+    /// What least request weighs it by.
+    pub load: Option<Load>,
+}
+
+/// What least request weighs an endpoint by.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Load {
+    /// Attempts in flight there.
+    pub in_flight: u64,
+    /// Attempts that ended in the last 10 s.
+    pub ended: u64,
+    /// Those of them that failed, timed out or were pushed back.
+    pub bad: u64,
 }
 
 /// Destinations without a policy.

@@ -25,7 +25,7 @@ fn help_of_the_program() {
 
 #[test]
 fn help_of_each_verb() {
-    for verb in ["demo", "lint", "push", "status", "circuits", "explain", "completions"] {
+    for verb in ["demo", "lint", "push", "status", "circuits", "endpoints", "explain", "completions"] {
         insta::assert_snapshot!(verb, help(Some(verb)));
     }
 }

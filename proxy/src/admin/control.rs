@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use plimsoll_resilience::breaker::Forced;
-use plimsoll_resilience::{EndpointKey, Mode, ProtectionView, Timestamp};
+use plimsoll_resilience::{EndpointKey, Mode, Moded, ProtectionView, Timestamp};
 
 use crate::report::Published;
+use crate::snapshot::LookUp;
 
 /// The proxy as the admin address sees it. Called on the admin thread only; nothing here may block for longer than a
 /// lock is held, except where a future is returned.
@@ -95,14 +97,66 @@ pub struct DependencyFacts {
     pub listen: Option<SocketAddr>,
     /// The names callers address.
     pub hosts: Vec<String>,
+    /// What callers speak, as policy writes it.
+    pub protocol: &'static str,
+    /// What is spoken to the endpoints, as policy writes it.
+    pub upstream_protocol: &'static str,
+    /// TLS that we speak to the endpoints.
+    pub tls: Option<TlsFacts>,
+    /// How an endpoint is chosen, as policy writes it.
+    pub load_balancing: &'static str,
+    /// Sockets to it that are open, over all workers.
+    pub open_sockets: usize,
+    /// `bulkhead.maxConnections`.
+    pub max_connections: Option<Moded<u32>>,
     /// Its machines as plain numbers.
     pub protection: ProtectionView,
     /// From when on a call counts as slow.
     pub slow_call_threshold: Option<Duration>,
-    /// Its endpoints, as far as they are known.
+    /// Where the endpoints come from.
+    pub source: EndpointSource,
+    /// Its endpoints, as far as they are known; none twice.
     pub endpoints: Vec<EndpointFacts>,
-    /// Blocks of its policy that cannot act on its traffic, and why.
-    pub ineffective: Vec<String>,
+    /// What its policy says about calls, where there is traffic that it cannot act on: connections that are not opened.
+    pub ineffective: Option<Ineffective>,
+}
+
+/// TLS to the endpoints of a dependency. Nothing of it is secret.
+#[derive(Clone, Debug)]
+pub struct TlsFacts {
+    /// `tls.serverName`.
+    pub server_name: Option<String>,
+    /// Whether we have a certificate to show.
+    pub client_certificate: bool,
+}
+
+/// Where endpoints come from.
+#[derive(Clone, Debug)]
+pub enum EndpointSource {
+    /// Where the caller was going.
+    Caller,
+    /// Policy lists them.
+    Static,
+    /// The records of a name.
+    Dns {
+        /// The name.
+        name: String,
+        /// The port at each of its addresses; without one, its SRV records say.
+        port: Option<u16>,
+        /// How often it is asked for, where policy says so.
+        refresh: Option<Duration>,
+        /// What the last look-up came to.
+        last: Arc<LookUp>,
+    },
+}
+
+/// What cannot act, and where.
+#[derive(Clone, Debug)]
+pub struct Ineffective {
+    /// The fields of policy.
+    pub fields: Vec<&'static str>,
+    /// Policy says that nothing else than such connections is to be expected.
+    pub declared: bool,
 }
 
 /// One endpoint of a dependency.
@@ -112,8 +166,10 @@ pub struct EndpointFacts {
     pub key: EndpointKey,
     /// `ip:port`.
     pub address: String,
-    /// `Healthy`, or what is wrong with it.
+    /// `Healthy`, or why it gets no calls.
     pub state: &'static str,
+    /// Places in the order in which endpoints take turns: more than one by the weights of SRV records.
+    pub places: usize,
 }
 
 /// What became of a `PUT /policy`.

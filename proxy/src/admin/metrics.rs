@@ -251,7 +251,8 @@ impl Copied {
         let mut family = encoder.encode_descriptor("policy_fields_ineffective", help, None, MetricType::Gauge)?;
         for dependency in &self.facts.dependencies {
             let labels = [("dependency", dependency.name.as_str())];
-            family.encode_family(&labels)?.encode_gauge(&(dependency.ineffective.len() as u64))?;
+            let fields = dependency.ineffective.as_ref().map_or(0, |ineffective| ineffective.fields.len() as u64);
+            family.encode_family(&labels)?.encode_gauge(&fields)?;
         }
         let mut family =
             encoder.encode_descriptor("endpoints", "Endpoints that are known, by state", None, MetricType::Gauge)?;

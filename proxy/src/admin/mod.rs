@@ -24,6 +24,9 @@ mod status;
 mod tests;
 mod token;
 
-pub use control::{Control, DependencyFacts, EndpointFacts, Facts, ForceOrder, ForceRefused, PolicyFacts, PutAnswer};
+pub use control::{
+    Control, DependencyFacts, EndpointFacts, EndpointSource, Facts, ForceOrder, ForceRefused, Ineffective, PolicyFacts,
+    PutAnswer, TlsFacts,
+};
 pub use listen::{AdminThread, BindError, Listeners};
 pub use token::{Token, TokenError, token_path};

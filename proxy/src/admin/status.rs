@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use plimsoll_resilience::Timestamp;
 use plimsoll_resilience::budget::BudgetView;
-use plimsoll_resilience::protection::{BreakerScope, BreakerView, BulkheadView};
+use plimsoll_resilience::protection::{BreakerScope, BreakerView, BulkheadView, ConnectionRateView};
 use plimsoll_resilience::window::Counts;
+use plimsoll_resilience::{ProtectionView, Timestamp};
 use serde::{Serialize, Serializer};
 
-use super::control::{DependencyFacts, Facts};
+use super::control::{DependencyFacts, EndpointFacts, EndpointSource, Facts};
 use crate::report::{Counted, Direction, Percentiles, Reading, timestamp};
+use crate::snapshot::LookUp;
 
 /// Unlisted destinations that are named.
 const TOP: usize = 20;
@@ -54,14 +55,76 @@ struct Dependency<'a> {
     mode: &'static str,
     listen: Option<String>,
     hosts: &'a [String],
+    protocol: &'static str,
+    upstream_protocol: &'static str,
+    tls: Option<Tls<'a>>,
     #[serde(flatten)]
     counted: Calls,
     cancelled_early: Option<CancelledEarly>,
     circuits: Vec<Circuit<'a>>,
     bulkheads: Vec<Bulkhead<'a>>,
     budget: Budget,
+    connections: Sockets,
+    connection_rate: Option<ConnectionRate>,
+    turns: Turns,
+    load_balancing: &'static str,
+    endpoint_source: Source<'a>,
     endpoints: Vec<Endpoint<'a>>,
-    ineffective: &'a [String],
+    ineffective: &'a [&'static str],
+    way_out: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Tls<'a> {
+    mode: &'static str,
+    server_name: Option<&'a str>,
+    client_certificate: bool,
+}
+
+/// Connections to the dependency, and `bulkhead.maxConnections`.
+#[derive(Serialize)]
+struct Sockets {
+    open: usize,
+    limit: Option<u32>,
+    mode: Option<&'static str>,
+}
+
+/// `bulkhead.connectionRate`.
+#[derive(Serialize)]
+struct ConnectionRate {
+    mode: &'static str,
+    /// In the last interval, the refused ones too.
+    asked: u32,
+    limit: u32,
+    #[serde(serialize_with = "millis")]
+    interval_ms: Option<Duration>,
+    left: u32,
+}
+
+/// Turns of the last 30 s on connections that are not opened: bytes of the application, then silence.
+#[derive(Serialize)]
+struct Turns {
+    ended: u32,
+    slow: u32,
+    counted: bool,
+}
+
+/// Where the endpoints come from.
+#[derive(Serialize)]
+#[serde(tag = "kind")]
+enum Source<'a> {
+    Caller,
+    Static,
+    Dns {
+        name: &'a str,
+        records: &'static str,
+        port: Option<u16>,
+        #[serde(serialize_with = "millis")]
+        refresh_ms: Option<Duration>,
+        #[serde(serialize_with = "millis")]
+        ttl_ms: Option<Duration>,
+        last_error: Option<&'a str>,
+    },
 }
 
 /// What is counted the same for every dependency and for the inbound side.
@@ -132,6 +195,17 @@ struct Budget {
 struct Endpoint<'a> {
     address: &'a str,
     state: &'static str,
+    places: usize,
+    load: Option<Load>,
+}
+
+/// What `LeastRequest` weighs an endpoint by.
+#[derive(Serialize)]
+struct Load {
+    in_flight: u32,
+    /// In the last 10 s.
+    ended: u32,
+    bad: u32,
 }
 
 #[derive(Serialize)]
@@ -195,6 +269,13 @@ fn dependency<'a>(facts: &'a DependencyFacts, now: Timestamp, reading: &Reading<
         mode: facts.mode.as_str(),
         listen: facts.listen.map(|address| address.to_string()),
         hosts: &facts.hosts,
+        protocol: facts.protocol,
+        upstream_protocol: facts.upstream_protocol,
+        tls: facts.tls.as_ref().map(|tls| Tls {
+            mode: "Originate",
+            server_name: tls.server_name.as_deref(),
+            client_certificate: tls.client_certificate,
+        }),
         counted: calls(reading.counted(Direction::Outbound, Some(&facts.name))),
         cancelled_early: cancelled_early(&protection.breakers),
         circuits: protection.breakers.iter().map(|view| circuit(facts, view, now)).collect(),
@@ -204,8 +285,68 @@ fn dependency<'a>(facts: &'a DependencyFacts, now: Timestamp, reading: &Reading<
             calls: protection.budget.calls,
             retries: protection.budget.retries,
         },
-        endpoints: facts.endpoints.iter().map(|e| Endpoint { address: &e.address, state: e.state }).collect(),
-        ineffective: &facts.ineffective,
+        connections: Sockets {
+            open: facts.open_sockets,
+            limit: facts.max_connections.map(|limit| limit.config),
+            mode: facts.max_connections.map(|limit| limit.mode.as_str()),
+        },
+        connection_rate: protection.connection_rate.as_ref().map(connection_rate),
+        turns: Turns { ended: protection.turns.turns, slow: protection.turns.slow, counted: protection.turns.counted },
+        load_balancing: facts.load_balancing,
+        endpoint_source: source(&facts.source),
+        endpoints: facts.endpoints.iter().map(|one| endpoint(one, protection)).collect(),
+        ineffective: facts.ineffective.as_ref().map_or(&[], |ineffective| &ineffective.fields),
+        way_out: facts.ineffective.as_ref().map(|ineffective| way_out(ineffective.declared)),
+    }
+}
+
+fn connection_rate(view: &ConnectionRateView) -> ConnectionRate {
+    ConnectionRate {
+        mode: view.mode.as_str(),
+        asked: view.asked,
+        limit: view.amount,
+        interval_ms: Some(view.interval),
+        left: view.left,
+    }
+}
+
+fn source(source: &EndpointSource) -> Source<'_> {
+    match source {
+        EndpointSource::Caller => Source::Caller,
+        EndpointSource::Static => Source::Static,
+        EndpointSource::Dns { name, port, refresh, last } => Source::Dns {
+            name,
+            records: if port.is_some() { "A/AAAA" } else { "SRV" },
+            port: *port,
+            refresh_ms: *refresh,
+            ttl_ms: match **last {
+                LookUp::Answered(holds) => Some(holds),
+                LookUp::Pending | LookUp::Failed(_) => None,
+            },
+            last_error: match &**last {
+                LookUp::Failed(why) => Some(why),
+                LookUp::Pending | LookUp::Answered(_) => None,
+            },
+        },
+    }
+}
+
+fn endpoint<'a>(facts: &'a EndpointFacts, protection: &ProtectionView) -> Endpoint<'a> {
+    let load = protection.loads.iter().find(|load| load.endpoint == facts.key);
+    Endpoint {
+        address: &facts.address,
+        state: facts.state,
+        places: facts.places,
+        load: load.map(|load| Load { in_flight: load.in_flight, ended: load.ended, bad: load.bad }),
+    }
+}
+
+/// What a person can do about blocks that cannot act.
+fn way_out(declared: bool) -> &'static str {
+    if declared {
+        "`protocol: TCP` says that there are no calls; with HTTP1, HTTP2 or GRPC in its place they act"
+    } else {
+        "where the application speaks https:// itself, have it say http:// (to this host, or to `listen`) and the policy `tls: {mode: Originate}`; what is not HTTP has no calls"
     }
 }
 

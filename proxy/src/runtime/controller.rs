@@ -13,10 +13,11 @@ use plimsoll_resilience::protection::{BreakerScope, ForceError, Protection};
 use tokio_util::sync::CancellationToken;
 
 use super::drain::Phase;
+use super::facts::{self, endpoints_of};
 use super::listeners::{self, Bound};
 use super::process::{Accepting, Process};
 use super::worker::Message;
-use crate::admin::{Control, DependencyFacts, EndpointFacts, Facts, ForceOrder, ForceRefused, PolicyFacts, PutAnswer};
+use crate::admin::{Control, DependencyFacts, Facts, ForceOrder, ForceRefused, PolicyFacts, PutAnswer};
 use crate::capture::Purpose;
 use crate::pick::Endpoint;
 use crate::report::{PolicyChange, Published};
@@ -308,30 +309,10 @@ impl Controller {
     }
 
     fn dependency_facts(&self, service: &Service, now: Timestamp) -> Option<DependencyFacts> {
-        let name = service.policy.as_deref()?;
         let state = self.lock();
-        let listening = state.listening.iter().find(|known| known.policy.as_deref() == Some(name));
-        Some(DependencyFacts {
-            name: name.to_owned(),
-            mode: service.mode,
-            listen: listening.map(|known| known.bound),
-            hosts: service.hosts.clone(),
-            protection: service.dependency.with(|shared| shared.protection.view(now)),
-            slow_call_threshold: service.rest.rules.slow_call_threshold,
-            endpoints: endpoints_of(service).iter().map(endpoint_facts).collect(),
-            ineffective: ineffective(service),
-        })
+        let listening = state.listening.iter().find(|known| known.policy.as_deref() == service.policy.as_deref());
+        facts::of(service, listening.map(|known| known.bound), now)
     }
-}
-
-/// What its policy says of calls, once traffic was seen in which there are none; with the way out.
-fn ineffective(service: &Service) -> Vec<String> {
-    if !service.dependency.has_opaque() {
-        return Vec::new();
-    }
-    let way_out = "its traffic is TCP, or TLS that is not opened here; \
-                   call `listen` in plain HTTP, or http:// with `tls: {mode: Originate}`";
-    service.about_calls.iter().map(|field| format!("{field}: {way_out}")).collect()
 }
 
 /// The dependency called `namespace/name`, or `name` where that is enough to tell.
@@ -360,14 +341,6 @@ fn no_breaker(dependency: &str, error: ForceError) -> ForceRefused {
             format!("the circuitBreaker of {dependency} has not scope: Route; leave the route out")
         }
     })
-}
-
-fn endpoints_of(service: &Service) -> Vec<Endpoint> {
-    match &service.endpoints {
-        Endpoints::AsAddressed => Vec::new(),
-        Endpoints::Fixed(endpoints) => endpoints.clone(),
-        Endpoints::Resolved(resolved) => resolved.each_once(),
-    }
 }
 
 /// A service as it is in force, with every rule that holds for a call of it.
@@ -407,10 +380,6 @@ fn forget_gone(endpoints: &[Endpoint], protection: &mut Protection, now: Timesta
             protection.forget_endpoint(key);
         }
     }
-}
-
-fn endpoint_facts(endpoint: &Endpoint) -> EndpointFacts {
-    EndpointFacts { key: endpoint.key, address: endpoint.address.to_string(), state: "Healthy" }
 }
 
 impl Listening {

@@ -5,6 +5,7 @@ pub mod clock;
 mod controller;
 pub mod drain;
 mod events;
+mod facts;
 pub mod listeners;
 pub mod memory;
 pub mod process;

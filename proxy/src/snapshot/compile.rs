@@ -249,6 +249,7 @@ impl<'r> Builder<'r> {
                 UpstreamProtocol::Http1 => Upstreams::Http1,
                 UpstreamProtocol::Http2 => Upstreams::Http2,
             },
+            load_balancing: policy.load_balancing,
             security: self.originations.remove(&name),
             connections: policy.connections,
             about_calls: policy.about_calls.clone(),

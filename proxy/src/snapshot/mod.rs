@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use plimsoll_policy::{AddressPattern, ConnectionLimit, Drain, Matcher, PortPolicy, Protocol};
+use plimsoll_policy::{AddressPattern, Algorithm, ConnectionLimit, Drain, Matcher, PortPolicy, Protocol};
 use plimsoll_resilience::rejection::RouteId;
 use plimsoll_resilience::rules::Rules;
 use plimsoll_resilience::{Mode, Moded};
@@ -73,6 +73,8 @@ pub struct Service {
     pub ports: Vec<PortPolicy>,
     /// What is spoken with its endpoints.
     pub upstreams: Upstreams,
+    /// How one of them is chosen.
+    pub load_balancing: Algorithm,
     /// TLS that we originate.
     pub security: Option<Arc<Origination>>,
     /// `maxConnections`: to the dependency, or for the workload from its callers.
@@ -140,13 +142,26 @@ pub struct Resolved {
     /// How often the name is asked for again; without it, when the answer has had its time.
     pub refresh: Option<Duration>,
     endpoints: ArcSwap<Vec<Endpoint>>,
+    last: ArcSwap<LookUp>,
+}
+
+/// What the last look-up of a name came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LookUp {
+    /// There was none yet.
+    Pending,
+    /// Its answer holds for so long, within our bounds.
+    Answered(Duration),
+    /// There was no answer, or none of use. The endpoints may be those of one before.
+    Failed(Box<str>),
 }
 
 impl Resolved {
     /// A name that has not been asked for yet.
     #[must_use]
     pub fn new(name: String, port: Option<u16>, refresh: Option<Duration>) -> Arc<Self> {
-        Arc::new(Self { name, port, refresh, endpoints: ArcSwap::from_pointee(Vec::new()) })
+        let (endpoints, last) = (ArcSwap::default(), ArcSwap::from_pointee(LookUp::Pending));
+        Arc::new(Self { name, port, refresh, endpoints, last })
     }
 
     /// The addresses as last heard, in the order in which they take turns. Those of services come as often as their
@@ -166,6 +181,17 @@ impl Resolved {
     /// New addresses.
     pub fn store(&self, endpoints: Vec<Endpoint>) {
         self.endpoints.store(Arc::new(endpoints));
+    }
+
+    /// What the last look-up came to, for people.
+    #[must_use]
+    pub fn last_look_up(&self) -> Arc<LookUp> {
+        self.last.load_full()
+    }
+
+    /// A look-up has ended.
+    pub fn looked_up(&self, last: LookUp) {
+        self.last.store(Arc::new(last));
     }
 }
 
@@ -277,6 +303,7 @@ impl Service {
             protocol: Protocol::Auto,
             ports: Vec::new(),
             upstreams: Upstreams::AsCaller,
+            load_balancing: Algorithm::RoundRobin,
             security: None,
             connections: None,
             about_calls: Vec::new(),

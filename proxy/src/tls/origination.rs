@@ -85,6 +85,18 @@ impl Origination {
         self.server_name.is_some()
     }
 
+    /// The name that the server has to prove, as policy writes it.
+    #[must_use]
+    pub fn server_name(&self) -> Option<&str> {
+        self.settings.server_name.as_deref()
+    }
+
+    /// Whether we have a certificate to show.
+    #[must_use]
+    pub fn is_identified(&self) -> bool {
+        self.loaded.load().identified
+    }
+
     /// Looks whether the files have changed, and reads them if so. Done every few seconds by a thread of its own.
     pub fn refresh(&self) -> Refreshed {
         if !self.settings.has_files() {

@@ -80,7 +80,19 @@ pub(crate) struct DependencyKind;
 pub(crate) struct WorkloadKind;
 
 /// Says how an enum is written. `later` are words that policy.md documents and this version does not do.
+/// With `pub` the type itself also says how it is written.
 macro_rules! words {
+    (pub $Type:ident { $( $word:literal = $($value:ident)::+ ),* $(,)? } $($later:tt)*) => {
+        impl $Type {
+            /// As policy writes it.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $( $($value)::+ => $word, )* }
+            }
+        }
+
+        words!($Type { $( $word = $($value)::+ ),* } $($later)*);
+    };
     ($Type:ty { $( $word:literal = $($value:ident)::+ ),* $(,)? } $(later { $($later:literal),* })?) => {
         impl Scalar for $Type {
             const FORM: Form = Form::Word;
@@ -130,19 +142,19 @@ fn unknown_word(text: &str, words: &[&'static str]) -> Problem {
 
 words!(DependencyKind { "DependencyPolicy" = DependencyKind });
 words!(WorkloadKind { "WorkloadPolicy" = WorkloadKind });
-words!(Protocol {
+words!(pub Protocol {
     "Auto" = Protocol::Auto,
     "HTTP1" = Protocol::Http1,
     "HTTP2" = Protocol::Http2,
     "GRPC" = Protocol::Grpc,
     "TCP" = Protocol::Tcp,
 });
-words!(UpstreamProtocol {
+words!(pub UpstreamProtocol {
     "Same" = UpstreamProtocol::Same,
     "HTTP1" = UpstreamProtocol::Http1,
     "HTTP2" = UpstreamProtocol::Http2,
 });
-words!(Algorithm {
+words!(pub Algorithm {
     "RoundRobin" = Algorithm::RoundRobin,
     "LeastRequest" = Algorithm::LeastRequest,
 } later { "PeakEwma", "Random", "RingHash", "Maglev" });

@@ -24,6 +24,8 @@ pub struct TurnsView {
     pub turns: u32,
     /// Those that became slow.
     pub slow: u32,
+    /// Whether slow ones count in the breaker (`slowTurn: Enforce`).
+    pub counted: bool,
 }
 
 impl Default for Turns {
@@ -41,9 +43,9 @@ impl Turns {
         }
     }
 
-    pub(super) fn view(&self, now: Timestamp) -> TurnsView {
+    pub(super) fn view(&self, counted: bool, now: Timestamp) -> TurnsView {
         let totals = self.0.totals(now);
-        TurnsView { turns: totals[ENDED], slow: totals[SLOW] }
+        TurnsView { turns: totals[ENDED], slow: totals[SLOW], counted }
     }
 
     pub(super) fn check_invariants(&self) {

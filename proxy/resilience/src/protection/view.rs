@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::breaker::State;
+use crate::breaker::{SlowTurn, State};
 use crate::budget::BudgetView;
 use crate::least_request::LoadView;
 use crate::mode::{Mode, Moded};
@@ -107,7 +107,7 @@ impl Protection {
             breakers: self.breaker_views(now),
             bulkheads,
             connection_rate: self.connections.view(now),
-            turns: self.turns.view(now),
+            turns: self.turns.view(self.breakers.slow_turn() == SlowTurn::Enforce, now),
             loads: if self.least_request { self.loads.view(now) } else { Vec::new() },
             budget: self.budget.view(now),
         }

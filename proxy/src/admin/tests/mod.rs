@@ -14,12 +14,14 @@ use std::time::Duration;
 
 use plimsoll_resilience::breaker::{Forced, State};
 use plimsoll_resilience::budget::BudgetView;
-use plimsoll_resilience::protection::{BreakerScope, BreakerView, BulkheadView};
+use plimsoll_resilience::least_request::LoadView;
+use plimsoll_resilience::protection::{BreakerScope, BreakerView, BulkheadView, ConnectionRateView, TurnsView};
 use plimsoll_resilience::window::Counts;
-use plimsoll_resilience::{EndpointKey, Mode, ProtectionView, Timestamp};
+use plimsoll_resilience::{EndpointKey, Mode, Moded, ProtectionView, Timestamp};
 
 use super::*;
 use crate::report::{Published, Report};
+use crate::snapshot::LookUp;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -111,8 +113,6 @@ fn facts(forced: Option<Forced>) -> Facts {
 
 fn fraud_api(now: Timestamp, forced: Option<Forced>) -> DependencyFacts {
     DependencyFacts {
-        name: "shop/fraud-api".to_owned(),
-        mode: Mode::Enforce,
         listen: Some("127.0.0.1:9101".parse().unwrap()),
         hosts: vec!["fraud.internal".to_owned()],
         protection: ProtectionView {
@@ -141,35 +141,76 @@ fn fraud_api(now: Timestamp, forced: Option<Forced>) -> DependencyFacts {
             ..ProtectionView::default()
         },
         slow_call_threshold: Some(Duration::from_millis(600)),
-        endpoints: vec![EndpointFacts { key: EndpointKey(1), address: "127.0.0.1:9001".to_owned(), state: "Healthy" }],
-        ineffective: Vec::new(),
+        endpoints: vec![endpoint(1, "127.0.0.1:9001", "Healthy", 1)],
+        ..dependency("shop/fraud-api")
     }
 }
 
+/// A database behind a name, and breakers of its own for each endpoint.
 fn ledger(now: Timestamp) -> DependencyFacts {
-    let endpoint =
-        |key, address: &str| EndpointFacts { key: EndpointKey(key), address: address.to_owned(), state: "Healthy" };
     let open = BreakerView {
         state: State::Open,
         retry_at: Some(now + Duration::from_millis(2_500)),
         ..breaker(BreakerScope::Endpoint(EndpointKey(2)), Counts { calls: 30, failed: 20, slow: 0 })
     };
     DependencyFacts {
-        name: "shop/ledger".to_owned(),
         mode: Mode::Observe,
-        listen: None,
-        hosts: Vec::new(),
+        protocol: "TCP",
+        tls: Some(TlsFacts { server_name: Some("ledger.example.com".to_owned()), client_certificate: true }),
+        load_balancing: "LeastRequest",
+        open_sockets: 40,
+        max_connections: Some(Moded::enforced(64)),
         protection: ProtectionView {
             breakers: vec![
                 open,
                 breaker(BreakerScope::Endpoint(EndpointKey(3)), Counts { calls: 30, failed: 1, slow: 3 }),
             ],
+            connection_rate: Some(ConnectionRateView {
+                mode: Mode::Enforce,
+                asked: 120,
+                amount: 100,
+                interval: Duration::from_secs(1),
+                left: 0,
+            }),
+            turns: TurnsView { turns: 200, slow: 12, counted: false },
+            loads: vec![LoadView { endpoint: EndpointKey(3), in_flight: 4, ended: 30, bad: 2 }],
             ..ProtectionView::default()
         },
-        slow_call_threshold: None,
-        endpoints: vec![endpoint(2, "10.0.0.2:80"), endpoint(3, "10.0.0.3:80")],
-        ineffective: vec!["bulkhead: the traffic is opaque TCP".to_owned()],
+        source: EndpointSource::Dns {
+            name: "_ledger._tcp.internal".to_owned(),
+            port: None,
+            refresh: None,
+            last: Arc::new(LookUp::Answered(Duration::from_secs(30))),
+        },
+        endpoints: vec![endpoint(2, "10.0.0.2:80", "CircuitOpen", 3), endpoint(3, "10.0.0.3:80", "Healthy", 1)],
+        ineffective: Some(Ineffective { fields: vec!["timeouts.request", "retry"], declared: true }),
+        ..dependency("shop/ledger")
     }
+}
+
+/// One with nothing to tell.
+fn dependency(name: &str) -> DependencyFacts {
+    DependencyFacts {
+        name: name.to_owned(),
+        mode: Mode::Enforce,
+        listen: None,
+        hosts: Vec::new(),
+        protocol: "Auto",
+        upstream_protocol: "Same",
+        tls: None,
+        load_balancing: "RoundRobin",
+        open_sockets: 0,
+        max_connections: None,
+        protection: ProtectionView::default(),
+        slow_call_threshold: None,
+        source: EndpointSource::Static,
+        endpoints: Vec::new(),
+        ineffective: None,
+    }
+}
+
+fn endpoint(key: u64, address: &str, state: &'static str, places: usize) -> EndpointFacts {
+    EndpointFacts { key: EndpointKey(key), address: address.to_owned(), state, places }
 }
 
 fn breaker(scope: BreakerScope, counts: Counts) -> BreakerView {

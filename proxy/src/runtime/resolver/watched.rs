@@ -21,7 +21,7 @@ use super::answer::ResolveError;
 use super::services::{Service, Services, Weighted, in_order};
 use super::system::Source;
 use crate::pick::Endpoint;
-use crate::snapshot::Resolved;
+use crate::snapshot::{LookUp, Resolved};
 
 /// How soon a name that could not be resolved is asked for again, for a dependency that depends on it.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -63,6 +63,7 @@ impl Watches {
                 Ok(standing) => {
                     known_at = Instant::now();
                     resolved.store(standing.endpoints.into_iter().map(Endpoint::new).collect());
+                    resolved.looked_up(LookUp::Answered(standing.holds));
                     resolved.refresh.unwrap_or(standing.holds)
                 }
                 Err(error) => {
@@ -71,6 +72,7 @@ impl Watches {
                     if !doubted {
                         resolved.store(Vec::new());
                     }
+                    resolved.looked_up(LookUp::Failed(error.to_string().into()));
                     resolved.refresh.map_or(AGAIN, |refresh| refresh.min(AGAIN))
                 }
             };
