@@ -112,7 +112,8 @@ async fn addresses(conf: &Conf, threads: &Arc<Semaphore>, text: &str) -> Found {
 }
 
 fn parse(text: &str) -> Result<Name, ResolveError> {
-    let name = Name::from_utf8(text).map_err(|_| ResolveError::Malformed)?;
+    // Underscores within a name are common among containers, whatever RFC 952 says.
+    let name = Name::from_str_relaxed(text).map_err(|_| ResolveError::Malformed)?;
     if name.num_labels() == 0 { Err(ResolveError::Malformed) } else { Ok(name) }
 }
 
@@ -135,7 +136,7 @@ async fn services(conf: &Conf, name: &Name) -> Result<Services, ResolveError> {
         let served = served.filter(|srv| !srv.target.is_root()).map(|srv| Service {
             priority: srv.priority,
             weight: srv.weight,
-            target: srv.target.to_utf8().into(),
+            target: srv.target.to_ascii().into(),
             port: srv.port,
         });
         Services::new(served.collect(), ttl)

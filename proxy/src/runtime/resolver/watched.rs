@@ -100,12 +100,11 @@ impl Watches {
 }
 
 fn tell(resolved: &Resolved, error: &ResolveError, again: bool, doubted: bool) {
-    let name = &resolved.name;
-    match (doubted, again) {
-        (true, false) => tracing::warn!(name, %error, "name not resolved; the last addresses stay in use"),
-        (false, _) if !resolved.load().is_empty() => {
-            tracing::warn!(name, %error, "name not resolved for a minute; its last addresses are given up");
-        }
+    let (name, known) = (&resolved.name, !resolved.load().is_empty());
+    match (known, doubted) {
+        (true, true) if !again => tracing::warn!(name, %error, "name not resolved; the last addresses stay in use"),
+        (true, false) => tracing::warn!(name, %error, "name not resolved for a minute; its addresses are given up"),
+        (false, _) if !again => tracing::warn!(name, %error, "name not resolved; there is no endpoint until it is"),
         _ => tracing::debug!(name, %error, "name still not resolved"),
     }
 }

@@ -34,7 +34,7 @@ fn answer(addresses: &[&str], seconds: u64) -> Result<(Vec<String>, u64), String
 const NO_NAME: &str = "there is no such name";
 const NO_ADDRESS: &str = "the name has no address";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn both_families_are_told_and_hold_for_the_shorter_ttl_within_bounds() {
     let zone = Zone::default()
         .address("both.example.", 120, "10.0.0.1")
@@ -50,7 +50,7 @@ async fn both_families_are_told_and_hold_for_the_shorter_ttl_within_bounds() {
     assert_eq!(ask(&system, "gone.example").await, Err(NO_NAME.to_owned()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_alias_holds_no_longer_than_its_shortest_link() {
     let zone = Zone::default()
         .alias("www.example.", 60, "edge.example.")
@@ -63,7 +63,7 @@ async fn an_alias_holds_no_longer_than_its_shortest_link() {
     assert!(ask(&system, "lost.example").await.is_err());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_truncated_answer_is_asked_for_again_over_tcp() {
     let zone = (1..=100).fold(Zone::default().truncated("many.example."), |zone, last| {
         zone.address("many.example.", 60, &format!("10.0.0.{last}"))
@@ -75,7 +75,7 @@ async fn a_truncated_answer_is_asked_for_again_over_tcp() {
     assert!(server.asked().contains(&"A many.example. TCP".to_owned()), "{:?}", server.asked());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_known_on_this_machine_is_not_asked_for() {
     let server = NameServer::start(Zone::default()).await;
     let hosts = "10.0.0.1 db.internal\n127.0.0.9 localhost\n";
@@ -91,7 +91,7 @@ async fn what_is_known_on_this_machine_is_not_asked_for() {
     assert_eq!(server.asked(), [""; 0]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_search_list_is_followed_until_a_name_has_an_address() {
     let zone = Zone::default()
         .empty("fraud.risk.local.")
@@ -112,7 +112,7 @@ async fn the_search_list_is_followed_until_a_name_has_an_address() {
     assert_eq!(ask(&system, "fraud.").await, Err(NO_NAME.to_owned()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_fails_is_passed_over_and_one_that_knows_better_is_not() {
     let failing = NameServer::start(Zone::default().fails("a.example.", ResponseCode::Refused)).await;
     let knowing =
@@ -158,7 +158,7 @@ async fn a_family_that_is_never_answered_for_holds_up_nothing() {
     assert!(start.elapsed() < HEAD_START, "{:?}", start.elapsed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn services_come_by_priority_and_without_those_that_say_they_are_none() {
     let zone = Zone::default()
         .service("_grpc._tcp.fraud.example.", 45, (10, 3), ("a.example.", 9001))
@@ -192,9 +192,12 @@ fn whatever_a_caller_names_is_parsed_or_refused() {
             (0..length).map(|_| letters[(random.next_u64() % letters.len() as u64) as usize]).collect();
         let _ = parse(&String::from_utf8_lossy(&bytes));
     }
+    for name in ["my_service.ns", "_grpc._tcp.fraud.", "b\u{fc}cher.example", "1.example", "a--b"] {
+        assert!(parse(name).is_ok(), "{name}");
+    }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_systems_resolver_is_asked_only_where_it_knows_more_and_dns_does_not() {
     let server = NameServer::start(Zone::default()).await;
     let (_folder, system) = machine(&[&server], &[("nsswitch.conf", "hosts: files mdns4 [NOTFOUND=return] dns\n")]);
