@@ -1,6 +1,7 @@
 """Talks to grpc_server.py with grpcio; usage: grpc_client.py CASE[,CASE..] ADDRESS [ARGUMENT].
 
-With `grpc_proxy` in the environment it asks that proxy for a tunnel, with AUTHORITY it calls the server by that name.
+With `grpc_proxy` in the environment it asks that proxy for a tunnel, with AUTHORITY it calls the server by that name, with CA by
+TLS.
 """
 import json
 import os
@@ -29,7 +30,11 @@ class Peer:
         ]
         if "AUTHORITY" in os.environ:
             options.append(("grpc.default_authority", os.environ["AUTHORITY"]))
-        self.channel = grpc.insecure_channel(address, options=options, compression=compression)
+        if "CA" in os.environ:
+            credentials = grpc.ssl_channel_credentials(open(os.environ["CA"], "rb").read())
+            self.channel = grpc.secure_channel(address, credentials, options=options, compression=compression)
+        else:
+            self.channel = grpc.insecure_channel(address, options=options, compression=compression)
         self.unary = self.channel.unary_unary("/test.Peer/Unary")
         self.collect = self.channel.stream_unary("/test.Peer/Collect")
         self.stream = self.channel.unary_stream("/test.Peer/Stream")

@@ -1,4 +1,4 @@
-"""A gRPC service on grpcio that remembers what reached it; usage: grpc_server.py HOST. Prints its port.
+"""A gRPC service on grpcio that remembers what reached it; usage: grpc_server.py HOST [CERTIFICATE KEY]. Prints its port.
 
 Messages are bytes without a schema. A request of every method is JSON: {"key": .., ..}; `Seen` answers with what was
 seen under a key.
@@ -98,7 +98,12 @@ async def main():
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     reflection.enable_server_reflection(["grpc.health.v1.Health", reflection.SERVICE_NAME], server)
     host = f"[{sys.argv[1]}]" if ":" in sys.argv[1] else sys.argv[1]
-    port = server.add_insecure_port(f"{host}:0")
+    if len(sys.argv) > 2:
+        certificate, key = (open(name, "rb").read() for name in sys.argv[2:4])
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        port = server.add_secure_port(f"{host}:0", credentials)
+    else:
+        port = server.add_insecure_port(f"{host}:0")
     await server.start()
     print("port", port, flush=True)
     await server.wait_for_termination()

@@ -1,4 +1,7 @@
-"""Opens WebSocket tunnels by extended CONNECT (RFC 8441) to server_h2.mjs; usage: websocket_h2.py ADDRESS."""
+"""Opens WebSocket tunnels by extended CONNECT (RFC 8441); usage: websocket_h2.py ADDRESS raw|messages.
+
+A server that sends back bytes gets bytes (`raw`), one that sends back messages gets those.
+"""
 import socket
 import sys
 
@@ -56,6 +59,13 @@ def echoed(stream, size):
     return received
 
 
+def framed(message):
+    """A text message as a client sends it, masked, and as it comes back."""
+    mask = b"\x01\x02\x03\x04"
+    masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(message))
+    return b"\x81" + bytes([0x80 | len(message)]) + mask + masked, b"\x81" + bytes([len(message)]) + message
+
+
 tunnels = []
 for _ in range(3):
     stream, status = open_stream("websocket")
@@ -64,12 +74,16 @@ for _ in range(3):
 # Bytes flow both ways while the streams are open, and on each stream its own.
 for turn in range(5):
     for stream in tunnels:
-        message = b"tunnel %d turn %d " % (stream, turn) * 500
-        connection.send_data(stream, message)
+        message = b"tunnel %d turn %d " % (stream, turn)
+        sent, back = framed(message) if sys.argv[2] == "messages" else (message * 500, message * 500)
+        connection.send_data(stream, sent)
         wire.sendall(connection.data_to_send())
-        assert echoed(stream, len(message)) == message
+        assert echoed(stream, len(back)) == back
 for stream in tunnels:
-    connection.end_stream(stream)
+    if sys.argv[2] == "messages":
+        connection.send_data(stream, b"\x88\x82\x00\x00\x00\x00\x03\xe8")
+    else:
+        connection.end_stream(stream)
     wire.sendall(connection.data_to_send())
     wait_for(h2.events.StreamEnded, lambda event: event.stream_id == stream)
 print("ok")

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
+use plimsoll_tests::certificates::Authority;
 use plimsoll_tests::namespace::as_root;
 use plimsoll_tests::peers::{Passage, Server, Stage, direct};
 use plimsoll_tests::proxy::Setup;
@@ -121,6 +122,30 @@ fn inbound_calls_reach_the_application() {
     stage.succeed(client("deadline", proxy.inbound).arg("301"));
     stage.succeed(script_command("grpc_client.mjs").arg(proxy.inbound.to_string()));
     assert!(proxy.admin.status()["inbound"]["requests_total"].as_u64() > Some(900));
+}
+
+/// The application speaks in clear text and has all of a policy, or speaks TLS itself and passes unopened.
+#[test]
+fn a_server_with_tls() {
+    let stage = Stage::loopback();
+    let authority = Authority::new("the test's own");
+    authority.issue("server", "secure.internal", "DNS:secure.internal", 30);
+    let file = |name: &str| authority.file(name).display().to_string();
+    let server = stage.serve("grpc_server.py", &[&file("server.pem"), &file("server.key")]);
+    let policy = |spec: &str| stage.dependency("peer", server.address, spec);
+    let (opaque, unopened) = policy("  circuitBreaker: {}");
+    let begun = "    protocol: GRPC
+    tls: {mode: Originate, serverName: secure.internal, caFile: ca.pem}
+  retry: {methods: Any, maxAttempts: 3, backoff: {base: 1ms, max: 2ms}, budget: {minPerSecond: 1000}}";
+    let (originated, clear) = policy(begun);
+    let start = |policy: &str| {
+        stage.proxy(Setup::new().policy(policy).arg("--secrets-dir").arg(authority.folder().display().to_string()))
+    };
+    let (Some(_one), Some(_other)) = (start(&opaque), start(&originated)) else { return };
+    let mut by_itself = client(&format!("{EVERY_KIND},services"), unopened);
+    stage.succeed(by_itself.env("CA", authority.file("ca.pem")).env("AUTHORITY", "secure.internal"));
+    stage.succeed(&mut client(&format!("{EVERY_KIND},services,retried"), clear));
+    stage.succeed(client("deadline", clear).arg("301"));
 }
 
 const RETRIED: &str = "    protocol: GRPC

@@ -86,7 +86,7 @@ fn neither_side_knows_of_a_proxy_in_its_pod() {
         }
         exercise_with_curl(&stage, "--http2-prior-knowledge", &url(server.address));
         stage.succeed(script_command("client_httpx.py").arg(url(stage.at6(server.address.port()))));
-        stage.succeed(script_command("websocket_h2.py").arg(server.address.to_string()));
+        stage.succeed(script_command("websocket_h2.py").arg(server.address.to_string()).arg("raw"));
     });
 }
 
@@ -123,7 +123,14 @@ fn web_sockets_over_http_2() {
     let stage = Stage::loopback();
     let server = stage.serve("server_h2.mjs", &[]);
     let passage = stage.protect("chat", server.address, PROTECTED);
-    stage.succeed(script_command("websocket_h2.py").arg(passage.address.to_string()));
+    stage.succeed(script_command("websocket_h2.py").arg(passage.address.to_string()).arg("raw"));
+    // To a server of HTTP/1.1, for which it becomes an upgrade.
+    let old = tools::serve("websocket_server.py");
+    let back = stage.protect("old", old.address, &format!("    upstreamProtocol: HTTP1\n{PROTECTED}"));
+    if direct() {
+        return;
+    }
+    stage.succeed(script_command("websocket_h2.py").arg(back.address.to_string()).arg("messages"));
 }
 
 #[test]
