@@ -30,43 +30,33 @@ pub struct Begin {
 
 /// Memory for one call, used for one call after the other.
 #[derive(Default)]
-pub struct Slot(Box<Stage>);
+pub struct Slot(Box<Memory>);
 
+/// Two places instead of a state: what a call begins with is moved as the little that it is.
 #[derive(Default)]
-#[expect(clippy::large_enum_variant, reason = "it is the memory of the largest that is kept")]
-enum Stage {
-    #[default]
-    Empty,
-    Begin(Rc<Worker>, Begin),
-    Running(Exchange),
+struct Memory {
+    begin: Option<(Rc<Worker>, Begin)>,
+    call: Option<Exchange>,
 }
 
 impl Slot {
     /// Puts a call in.
     pub fn load(&mut self, worker: &Rc<Worker>, begin: Begin) {
-        *self.0 = Stage::Begin(Rc::clone(worker), begin);
+        self.0.begin = Some((Rc::clone(worker), begin));
     }
 
     /// Runs the call that was put in, and gives back the connection that it had for itself.
     pub async fn run(&mut self) -> (Option<Box<Downstream>>, After) {
         let after = poll_fn(|cx| self.poll(cx)).await;
-        let Stage::Running(exchange) = &mut *self.0 else {
-            unreachable!("what was polled to its end has been running")
-        };
-        let down = exchange.finish();
-        *self.0 = Stage::Empty;
+        let down = self.0.call.as_mut().and_then(Exchange::finish);
+        self.0.call = None;
         (down, after)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<After> {
-        if let Stage::Begin(..) = *self.0
-            && let Stage::Begin(worker, begin) = std::mem::take(&mut *self.0)
-        {
-            *self.0 = Stage::Running(Exchange::start(worker, begin, cx.waker()));
+        if let Some((worker, begin)) = self.0.begin.take() {
+            self.0.call = Some(Exchange::start(worker, begin, cx.waker()));
         }
-        match &mut *self.0 {
-            Stage::Running(exchange) => exchange.poll(cx),
-            Stage::Empty | Stage::Begin(..) => unreachable!("a call is put in before it is run"),
-        }
+        self.0.call.as_mut().expect("a call is put in before it is run").poll(cx)
     }
 }
