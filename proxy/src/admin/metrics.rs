@@ -17,6 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::control::Facts;
 use super::process;
 use super::status::budget_remaining;
+use crate::detect::Detected;
 use crate::report::{
     ATTEMPT_KINDS, BOUNDS_US, Buckets, CLASSES, Dropped, MODES, OK_CLASS, RETRY_DENIED_CAUSES, Reading, SeriesName,
     Slot, TransitionCounts,
@@ -44,6 +45,7 @@ struct Copied {
     series: Vec<(SeriesName, Slot)>,
     transitions: TransitionCounts,
     connections: (u64, u64),
+    detections: [u64; Detected::ALL.len()],
     policies: (u64, u64),
     bugs: u64,
     dropped: Dropped,
@@ -56,6 +58,7 @@ impl Copied {
             series: reading.series().map(|(name, slot)| (name.clone(), slot.clone())).collect(),
             transitions: reading.transitions(),
             connections: reading.connections(),
+            detections: reading.detections(),
             policies: reading.policies(),
             bugs: reading.bugs(),
             dropped: reading.dropped(),
@@ -287,6 +290,12 @@ impl Copied {
             encoder.encode_descriptor("connections", "Open connections of callers", None, MetricType::Gauge)?;
         family.encode_family(&[("direction", "inbound")])?.encode_gauge(&self.connections.0)?;
         family.encode_family(&[("direction", "outbound")])?.encode_gauge(&self.connections.1)?;
+
+        let help = "What connections were found to carry that no policy declares";
+        let mut family = encoder.encode_descriptor("protocol_detections", help, None, MetricType::Counter)?;
+        for (what, count) in Detected::ALL.iter().zip(self.detections).filter(|(_, count)| *count > 0) {
+            counter(&mut family, &[("result", what.as_str())], count)?;
+        }
 
         let singles = [
             ("bugs", "Faults of the proxy itself that it survived", self.bugs),

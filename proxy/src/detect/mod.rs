@@ -30,6 +30,51 @@ pub enum Verdict {
     Opaque,
 }
 
+impl Verdict {
+    /// The word under which it is counted.
+    #[must_use]
+    pub const fn detected(&self) -> Detected {
+        match self {
+            Self::Http1 => Detected::Http1,
+            Self::Http2 => Detected::Http2,
+            Self::Tls(_) => Detected::Tls,
+            Self::Opaque => Detected::Tcp,
+        }
+    }
+}
+
+/// What is counted of detection (`protocol_detections_total`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detected {
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// TLS that we do not open.
+    Tls,
+    /// Something else, by what the caller says.
+    Tcp,
+    /// Something else: the server has spoken, or ended, before the caller did.
+    ServerFirst,
+}
+
+impl Detected {
+    /// All, in their order.
+    pub const ALL: [Self; 5] = [Self::Http1, Self::Http2, Self::Tls, Self::Tcp, Self::ServerFirst];
+
+    /// The label, in the words of policy where it has one.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP1",
+            Self::Http2 => "HTTP2",
+            Self::Tls => "TLS",
+            Self::Tcp => "TCP",
+            Self::ServerFirst => "ServerFirst",
+        }
+    }
+}
+
 /// What the first bytes of a connection say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peek {

@@ -11,6 +11,7 @@ use super::reading::Reading;
 use super::stats::{Batch, Slot};
 use super::window::{Scratch, Window};
 use super::{Shared, StatsId};
+use crate::detect::Detected;
 
 /// Asks a worker for its batch and brings an empty one in exchange.
 #[derive(Debug)]
@@ -78,6 +79,7 @@ pub(super) struct Totals {
     /// By [`Direction`] and dependency: all routes together.
     pub windows: [BTreeMap<String, Window>; 2],
     pub connections: [(u64, u64); 2],
+    pub detections: [u64; Detected::ALL.len()],
     pub decisions_dropped: u64,
     pub unlisted: super::unlisted::TopList,
     /// Names by [`StatsId`], as of the last collection; `None` for an id that is no longer a series.
@@ -201,6 +203,9 @@ impl Totals {
                 Some(window) => window.add(slot),
                 None => windows.entry(name.dependency.clone()).or_default().add(slot),
             }
+        }
+        for (mine, theirs) in self.detections.iter_mut().zip(&batch.detections) {
+            *mine += theirs;
         }
         for (mine, theirs) in self.connections.iter_mut().zip(&batch.connections) {
             mine.0 += theirs.0;

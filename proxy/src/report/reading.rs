@@ -11,6 +11,7 @@ use super::stats::Slot;
 use super::text::printable;
 use super::window::Scratch;
 use super::{Direction, Shared, bugs};
+use crate::detect::Detected;
 
 /// Everything counted up to the last collection.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,12 @@ impl<'a> Reading<'a> {
             opened.saturating_sub(closed)
         };
         (open(Direction::Inbound), open(Direction::Outbound))
+    }
+
+    /// What connections were found to carry, in the order of [`Detected::ALL`].
+    #[must_use]
+    pub fn detections(&self) -> [u64; Detected::ALL.len()] {
+        self.totals.detections
     }
 
     /// One dependency, or with `None` the whole direction, whose percentiles are then those of the first dependency by name that has some.

@@ -12,6 +12,7 @@ use plimsoll_resilience::{Outcome, Reason, RetryDenied, Summary};
 
 use super::decisions::KEPT_PER_HAND_OVER;
 use super::{CallReport, Direction, StatsId};
+use crate::detect::Detected;
 
 /// Upper bounds of the exposed duration histograms, in microseconds; the last bucket of [`Buckets`] is everything above.
 pub(crate) const BOUNDS_US: [u64; 16] = [
@@ -184,6 +185,8 @@ pub(super) struct Batch {
     slots: Vec<Option<Box<Slot>>>,
     /// Opened and closed connections, by [`Direction`].
     pub connections: [(u64, u64); 2],
+    /// What connections were found to carry, in the order of [`Detected::ALL`].
+    pub detections: [u64; Detected::ALL.len()],
     /// Calls to destinations without a policy, by host. At most [`UNLISTED_HOSTS`] names for each hand-over.
     pub unlisted: HashMap<Box<[u8]>, u64>,
     /// Decisions that were counted but not copied into the log.
@@ -219,6 +222,7 @@ impl Batch {
             slot.clear();
         }
         self.connections = Default::default();
+        self.detections = Default::default();
         self.unlisted.clear();
         self.decisions_dropped = 0;
     }
@@ -256,6 +260,10 @@ impl Batch {
         }
         self.decisions_dropped += 1;
         false
+    }
+
+    pub fn detected(&mut self, what: Detected) {
+        self.detections[what as usize] += 1;
     }
 
     pub fn connection_opened(&mut self, direction: Direction) {

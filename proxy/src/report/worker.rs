@@ -11,6 +11,7 @@ use super::collect::{Collect, HandOver};
 use super::decisions::Decision;
 use super::stats::Batch;
 use super::{CallFacts, CallReport, Direction, Percentiles, Shared, StatsId};
+use crate::detect::Detected;
 use crate::reject::Refusal;
 
 /// What one worker reports with. It stays on the worker's thread; `Rc` it into every task.
@@ -69,6 +70,11 @@ impl WorkerReport {
         let bytes = &mut batch.slot(stats).opaque_bytes;
         bytes[0] += received;
         bytes[1] += sent;
+    }
+
+    /// A connection was found to carry this.
+    pub fn detected(&self, what: Detected) {
+        self.batch.borrow_mut().detected(what);
     }
 
     /// A connection was accepted.

@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use self::listening::{Heard, Listening, idle_until};
 use self::tcp::Ahead;
 use crate::capture::{Origin, Purpose};
-use crate::detect::{Habit, Verdict};
+use crate::detect::{Detected, Habit, Verdict};
 use crate::reject::{Numbers, Refusal};
 use crate::report::Direction;
 use crate::route;
@@ -113,8 +113,7 @@ async fn detect(worker: &Rc<Worker>, mut down: Box<Downstream>) -> Option<(Box<D
         }
     }
     let First::Said(verdict) = first else { return None };
-    let is_http = matches!(verdict, Verdict::Http1 | Verdict::Http2);
-    learn(worker, &down.origin, if is_http { Habit::Http } else { Habit::Opaque });
+    learn(worker, &down.origin, verdict.detected());
     Some((down, verdict))
 }
 
@@ -191,8 +190,13 @@ fn destination(process: &Process, origin: &Origin) -> Option<SocketAddr> {
     }
 }
 
-/// Remembers what was found, for the next connection to the same destination.
-fn learn(worker: &Worker, origin: &Origin, habit: Habit) {
+/// Counts what was found, and remembers it for the next connection to the same destination.
+fn learn(worker: &Worker, origin: &Origin, found: Detected) {
+    worker.report.detected(found);
+    let habit = match found {
+        Detected::Http1 | Detected::Http2 => Habit::Http,
+        Detected::Tls | Detected::Tcp | Detected::ServerFirst => Habit::Opaque,
+    };
     if let Some(destination) = destination(&worker.process, origin) {
         worker.process.habits.learn(destination, habit, worker.now());
     }

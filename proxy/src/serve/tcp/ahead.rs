@@ -21,12 +21,12 @@ use tokio::io::AsyncRead;
 use super::connection::{Connection, Way};
 use super::wire::Wire;
 use crate::capture::Purpose;
-use crate::detect::{Habit, Verdict};
+use crate::detect::{Detected, Habit, Verdict};
 use crate::forward::io::poll_read;
 use crate::route;
 use crate::runtime::worker::Worker;
-use crate::serve::Downstream;
 use crate::serve::listening::{Heard, Listening, idle_until};
+use crate::serve::{Downstream, learn};
 
 /// How long both sides may be silent before a connection that calls might need is given back.
 const MUTUAL_SILENCE: Duration = Duration::from_secs(10);
@@ -85,13 +85,15 @@ async fn settle(worker: &Rc<Worker>, mut connection: Connection, turn: Turn) -> 
             drop(connection.hand_over());
             return Ahead::Over;
         }
-        Turn::Caller(Verdict::Tls(hello)) => {
-            connection.is_tls = true;
-            connection.name = hello.server_name;
+        Turn::Caller(verdict) => {
+            learn(worker, &connection.down.origin, verdict.detected());
+            if let Verdict::Tls(hello) = verdict {
+                (connection.is_tls, connection.name) = (true, hello.server_name);
+            }
         }
-        Turn::Caller(Verdict::Opaque) | Turn::Endpoint | Turn::Refused => {}
+        Turn::Endpoint => learn(worker, &connection.down.origin, Detected::ServerFirst),
+        Turn::Refused => {}
     }
-    super::super::learn(worker, &connection.down.origin, Habit::Opaque);
     connection.commit();
     poll_fn(|cx| connection.poll(cx)).await;
     Ahead::Over
