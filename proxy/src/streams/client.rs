@@ -156,8 +156,8 @@ where
             if let Poll::Ready(ended) = Pin::new(&mut connection).poll(cx) {
                 return Poll::Ready(ended.map_err(|error| ConnectionError::of(&error)));
             }
-            if let Some(what) = peer.flood() {
-                return Poll::Ready(Err(ConnectionError::Flood(what)));
+            if let Some(verdict) = peer.verdict() {
+                return Poll::Ready(Err(verdict.into()));
             }
             let now = clock.now();
             match watch.poll(&peer, now, cx) {

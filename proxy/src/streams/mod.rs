@@ -21,6 +21,7 @@
 //! | heads above the list limit | the crate answers 431 by itself, without a body, and this proxy never hears of it: see [`settings`] |
 //! | a malformed head | reset with `PROTOCOL_ERROR` by the crate, unheard of here; 1,024 of those in the life of a connection end it |
 //! | an upper-case or otherwise impossible field name | the crate ends the whole connection with `PROTOCOL_ERROR` |
+//! | an error within a header block | the crate says `PROTOCOL_ERROR` where RFC 9113 4.3 wants `COMPRESSION_ERROR`; other such codes are put right by [`frames`] |
 //! | pseudo fields where they may not stand (`:path` in an answer, `:status` in trailers) | dropped by the crate, unheard of here |
 //! | updates that overflow the window of a stream on which we have sent all | ignored: nothing is left to send |
 //! | a `#` in `:path` | cut off there by the `http` crate |
@@ -33,6 +34,7 @@
 mod allowance;
 pub mod client;
 pub mod fields;
+mod frames;
 mod halves;
 pub mod server;
 mod settings;
@@ -45,7 +47,7 @@ use thiserror::Error;
 
 pub use halves::{Inflow, Outflow};
 
-use self::watch::Peer;
+use self::watch::{Peer, Verdict};
 
 /// An error code (RFC 9113 section 7).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -196,6 +198,15 @@ impl ConnectionError {
             }
             () if error.is_library() => Self::Protocol(code),
             () => Self::Ended(code),
+        }
+    }
+}
+
+impl From<Verdict> for ConnectionError {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Flood(what) => Self::Flood(what),
+            Verdict::Broken(code) => Self::Protocol(code),
         }
     }
 }

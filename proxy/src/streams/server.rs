@@ -68,14 +68,16 @@ impl Connection {
                     Poll::Ready(Some(Err(error))) => return Poll::Ready(self.end(&error)),
                     Poll::Ready(None) => {
                         self.state = State::Ended;
-                        return Poll::Ready(self.peer.flood().map(|what| Err(ConnectionError::Flood(what))));
+                        return Poll::Ready(self.peer.verdict().map(|verdict| Err(verdict.into())));
                     }
-                    Poll::Pending if self.peer.begins_flood() => {
-                        self.peer.on_over();
-                        open.abrupt_shutdown(Code::ENHANCE_YOUR_CALM.0.into());
+                    Poll::Pending => {
+                        if let Some(verdict) = self.peer.new_verdict() {
+                            self.peer.on_over();
+                            open.abrupt_shutdown(verdict.code().0.into());
+                        } else if !self.peer.on_written() {
+                            return Poll::Pending;
+                        }
                     }
-                    Poll::Pending if self.peer.on_written() => {}
-                    Poll::Pending => return Poll::Pending,
                 },
                 State::Ended => return Poll::Ready(None),
             }
@@ -84,7 +86,7 @@ impl Connection {
 
     fn end(&mut self, error: &h2::Error) -> Option<Result<Incoming, ConnectionError>> {
         self.state = State::Ended;
-        Some(Err(self.peer.flood().map_or_else(|| ConnectionError::of(error), ConnectionError::Flood)))
+        Some(Err(self.peer.verdict().map_or_else(|| ConnectionError::of(error), ConnectionError::from)))
     }
 
     /// Asks the caller to leave: GOAWAY without a last id, then, when that was seen to arrive, with one. Ends by itself when

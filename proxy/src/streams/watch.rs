@@ -19,10 +19,12 @@
 //!
 //! And a caller that does not read its answers is not read from, see [`MOST_UNSENT`].
 //!
-//! Deliberately not done: looking into heads or settings. The crate bounds a head's size and the number of its
-//! CONTINUATION frames, and stops reading while its own answers to PING and SETTINGS cannot be written.
+//! Deliberately not done: looking into heads. The crate bounds a head's size and the number of its CONTINUATION frames, and
+//! stops reading while its own answers to PING and SETTINGS cannot be written.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -34,6 +36,7 @@ use plimsoll_resilience::time::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::allowance::Allowance;
+use super::frames::{Flags, Frame, Frames, Kind};
 use super::{Code, StreamError, settings};
 use crate::runtime::clock::Clock;
 
@@ -65,13 +68,31 @@ pub(super) enum Role {
     Endpoint,
 }
 
+/// Why a connection is to be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Too many of these.
+    Flood(&'static str),
+    /// The protocol is broken, which has this code.
+    Broken(Code),
+}
+
+impl Verdict {
+    pub(super) fn code(self) -> Code {
+        match self {
+            Self::Flood(_) => Code::ENHANCE_YOUR_CALM,
+            Self::Broken(code) => code,
+        }
+    }
+}
+
 /// What is known about the other side of a connection.
 pub(super) struct Peer {
     role: Role,
     clock: Clock,
     chatter: RefCell<Allowance>,
     calls: RefCell<Allowance>,
-    flood: Cell<Option<&'static str>>,
+    verdict: Cell<Option<Verdict>>,
     told: Cell<bool>,
     went_away: Cell<Option<(u32, Code)>>,
     head_since: Cell<Option<Timestamp>>,
@@ -79,6 +100,8 @@ pub(super) struct Peer {
     heard: Cell<u64>,
     open: Cell<usize>,
     begun: Cell<u32>,
+    /// Streams in progress on which a caller has said all.
+    said_all: RefCell<Ids>,
     over: Cell<bool>,
     dead: Cell<bool>,
     /// What the socket did not take.
@@ -97,7 +120,7 @@ impl Peer {
             clock,
             chatter: RefCell::new(Allowance::new(CHATTER, CHATTER_PER_SECOND, now)),
             calls: RefCell::new(Allowance::new(CALLS, CALLS_PER_SECOND, now)),
-            flood: Cell::default(),
+            verdict: Cell::default(),
             told: Cell::default(),
             went_away: Cell::default(),
             head_since: Cell::new((role == Role::Caller).then_some(now)),
@@ -105,6 +128,7 @@ impl Peer {
             heard: Cell::default(),
             open: Cell::default(),
             begun: Cell::default(),
+            said_all: RefCell::default(),
             over: Cell::default(),
             dead: Cell::default(),
             unsent: Cell::default(),
@@ -113,14 +137,26 @@ impl Peer {
         })
     }
 
-    /// What there was too much of.
-    pub(super) fn flood(&self) -> Option<&'static str> {
-        self.flood.get()
+    /// Why the connection is to be ended.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        self.verdict.get()
     }
 
-    /// Whether there was too much of something; true once.
-    pub(super) fn begins_flood(&self) -> bool {
-        self.flood.get().is_some() && !self.told.replace(true)
+    /// The same, once.
+    pub(super) fn new_verdict(&self) -> Option<Verdict> {
+        self.verdict.get().filter(|_| !self.told.replace(true))
+    }
+
+    /// Settles why the connection is to be ended, unless that has been settled.
+    pub(super) fn condemn(&self, verdict: Verdict) {
+        if self.verdict.get().is_none() {
+            self.verdict.set(Some(verdict));
+        }
+    }
+
+    /// Whether it calls us.
+    pub(super) fn is_caller(&self) -> bool {
+        self.role == Role::Caller
     }
 
     /// Since when a head, or the beginning of the connection, has been incomplete.
@@ -186,7 +222,7 @@ impl Peer {
     pub(super) fn lost(&self, id: u32, kind: io::ErrorKind) -> StreamError {
         match self.went_away.get() {
             _ if self.dead.get() => StreamError::Lost(io::ErrorKind::TimedOut),
-            _ if self.flood.get().is_some() => StreamError::Protocol,
+            _ if self.verdict.get().is_some() => StreamError::Protocol,
             _ if self.left_out(id) => StreamError::NotProcessed,
             Some((_, code)) if self.role == Role::Endpoint => StreamError::GoneAway(code),
             _ => StreamError::Lost(kind),
@@ -194,12 +230,13 @@ impl Peer {
     }
 
     fn draw(&self, allowance: &RefCell<Allowance>, what: &'static str) {
-        if !allowance.borrow_mut().draw(|| self.clock.now()) && self.flood.get().is_none() {
-            self.flood.set(Some(what));
+        if !allowance.borrow_mut().draw(|| self.clock.now()) {
+            self.condemn(Verdict::Flood(what));
         }
     }
 
-    fn on_frame(&self, frame: &Frame, is_new: bool) {
+    /// A frame begins; `is_new`: and a stream with it.
+    pub(super) fn on_frame(&self, frame: &Frame, is_new: bool) {
         match frame.kind {
             Kind::PING if frame.has(Flags::ACK) => {}
             _ => self.heard.set(self.heard.get().wrapping_add(1)),
@@ -220,12 +257,65 @@ impl Peer {
         self.chatter.borrow_mut().fill(worth);
     }
 
-    fn set_head(&self, is_incomplete: bool) {
+    /// A caller has said all on this stream.
+    pub(super) fn on_said_all(&self, id: u32) {
+        let mut said_all = self.said_all.borrow_mut();
+        // Streams that never began stay in it. Forgetting costs the right name of an error.
+        if said_all.len() > 4 * settings::CONCURRENT_STREAMS as usize {
+            said_all.clear();
+        }
+        said_all.insert(id);
+    }
+
+    /// Whether a caller has said all on this stream, which is in progress.
+    pub(super) fn has_said_all(&self, id: u32) -> bool {
+        self.said_all.borrow().contains(&id)
+    }
+
+    /// The stream is no longer in progress.
+    pub(super) fn forget(&self, id: u32) {
+        self.said_all.borrow_mut().remove(&id);
+    }
+
+    /// Its settings have arrived.
+    pub(super) fn on_settled(&self) {
+        self.settled.set(true);
+    }
+
+    /// It goes away, and processes no stream above `last`.
+    pub(super) fn on_go_away(&self, last: u32, code: Code) {
+        self.went_away.set(Some((last, code)));
+    }
+
+    /// Whether a head, or the beginning of the connection, is not whole.
+    pub(super) fn set_head(&self, is_incomplete: bool) {
         match (is_incomplete, self.head_since.get()) {
             (true, None) => self.head_since.set(Some(self.clock.now())),
             (false, Some(_)) => self.head_since.set(None),
             _ => {}
         }
+    }
+}
+
+/// Ids are counted up by the peer, at most some hundred of them are here, and collisions slow down that connection alone: they
+/// are their own hash.
+type Ids = HashSet<u32, BuildHasherDefault<Itself>>;
+
+#[derive(Default)]
+struct Itself(u64);
+
+impl Hasher for Itself {
+    fn finish(&self) -> u64 {
+        // The table takes the group from the low bits and the tag from the high ones.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        debug_assert!(false, "an id is one number");
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        self.0 = u64::from(id);
     }
 }
 
@@ -292,167 +382,9 @@ impl Drop for Stream {
     fn drop(&mut self) {
         let peer = &self.peer;
         peer.open.set(peer.open.get() - 1);
+        peer.forget(self.id);
         if peer.role == Role::Caller && (self.whole.get() || peer.clock.now().saturating_since(self.began) >= LIVED) {
             peer.calls.borrow_mut().fill(1);
-        }
-    }
-}
-
-/// Frame types that matter here (RFC 9113 section 6).
-struct Kind;
-
-impl Kind {
-    const DATA: u8 = 0;
-    const HEADERS: u8 = 1;
-    const SETTINGS: u8 = 4;
-    const PUSH_PROMISE: u8 = 5;
-    const PING: u8 = 6;
-    const GOAWAY: u8 = 7;
-    const CONTINUATION: u8 = 9;
-}
-
-struct Flags;
-
-impl Flags {
-    const ACK: u8 = 1;
-    const END_STREAM: u8 = 1;
-    const END_HEADERS: u8 = 4;
-}
-
-/// The nine bytes that a frame begins with (RFC 9113 4.1).
-#[derive(Clone, Copy, Default)]
-struct Frame {
-    len: u32,
-    kind: u8,
-    flags: u8,
-    stream: u32,
-}
-
-const FRAME_HEAD: usize = 9;
-
-impl Frame {
-    fn parse(head: [u8; FRAME_HEAD]) -> Self {
-        let [a, b, c, kind, flags, id @ ..] = head;
-        Self { len: u32::from_be_bytes([0, a, b, c]), kind, flags, stream: u32::from_be_bytes(id) & (u32::MAX >> 1) }
-    }
-
-    const fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
-    /// Says nothing: neither data nor the end of it.
-    const fn is_empty_data(&self) -> bool {
-        self.kind == Kind::DATA && self.len == 0 && !self.has(Flags::END_STREAM)
-    }
-
-    const fn is_head(&self) -> bool {
-        matches!(self.kind, Kind::HEADERS | Kind::PUSH_PROMISE | Kind::CONTINUATION)
-    }
-}
-
-/// Where in the frames the bytes are.
-#[derive(Default)]
-struct Frames {
-    /// What is left of the preface.
-    preface: usize,
-    /// The frame that is being read, and how much is left of it.
-    frame: Frame,
-    left: usize,
-    /// A head that did not fit into the bytes at hand.
-    head: [u8; FRAME_HEAD],
-    have: usize,
-    /// The first bytes of a GOAWAY.
-    last_words: [u8; 8],
-    /// More frames of the same head follow.
-    continues: bool,
-    /// The highest stream begun by the peer.
-    highest: u32,
-}
-
-const PREFACE: usize = 24;
-
-impl Frames {
-    /// Looks at the next bytes, moves out what is not to be passed on, and says how many are left.
-    fn pass(&mut self, bytes: &mut [u8], peer: &Peer) -> usize {
-        let (mut at, mut kept) = (0, 0);
-        let mut keep = |bytes: &mut [u8], from: usize, len: usize| {
-            if from != kept {
-                bytes.copy_within(from..from + len, kept);
-            }
-            kept += len;
-        };
-        while at < bytes.len() {
-            let rest = bytes.len() - at;
-            let len = if self.preface > 0 {
-                let len = self.preface.min(rest);
-                self.preface -= len;
-                len
-            } else if self.left > 0 {
-                let len = self.left.min(rest);
-                self.on_payload(&bytes[at..at + len], peer);
-                len
-            } else {
-                let len = (FRAME_HEAD - self.have).min(rest);
-                let is_all_here = len == FRAME_HEAD;
-                self.head[self.have..self.have + len].copy_from_slice(&bytes[at..at + len]);
-                self.have += len;
-                if self.have == FRAME_HEAD {
-                    self.have = 0;
-                    self.on_head(peer);
-                    // Of a head that came in pieces the first ones have been passed on.
-                    if self.frame.is_empty_data() && is_all_here {
-                        at += len;
-                        continue;
-                    }
-                }
-                len
-            };
-            keep(bytes, at, len);
-            at += len;
-        }
-        let begins = !peer.settled.get() && peer.role == Role::Caller;
-        peer.set_head(begins || self.continues || (self.left > 0 && self.frame.is_head()));
-        kept
-    }
-
-    fn on_head(&mut self, peer: &Peer) {
-        let frame = Frame::parse(self.head);
-        let is_new = frame.kind == Kind::HEADERS && frame.stream > self.highest;
-        if is_new {
-            self.highest = frame.stream;
-        }
-        if frame.is_head() {
-            self.continues = !frame.has(Flags::END_HEADERS);
-        }
-        peer.on_frame(&frame, is_new);
-        self.frame = frame;
-        self.left = frame.len as usize;
-        if self.left == 0 {
-            self.on_whole(peer);
-        }
-    }
-
-    fn on_payload(&mut self, bytes: &[u8], peer: &Peer) {
-        if self.frame.kind == Kind::GOAWAY {
-            let seen = self.frame.len as usize - self.left;
-            let words = self.last_words.iter_mut().skip(seen);
-            words.zip(bytes).for_each(|(word, byte)| *word = *byte);
-        }
-        self.left -= bytes.len();
-        if self.left == 0 {
-            self.on_whole(peer);
-        }
-    }
-
-    fn on_whole(&mut self, peer: &Peer) {
-        match self.frame.kind {
-            Kind::SETTINGS if !self.frame.has(Flags::ACK) => peer.settled.set(true),
-            Kind::GOAWAY if self.frame.len >= 8 => {
-                let [a, b, c, d, code @ ..] = self.last_words;
-                let last = u32::from_be_bytes([a, b, c, d]) & (u32::MAX >> 1);
-                peer.went_away.set(Some((last, Code(u32::from_be_bytes(code)))));
-            }
-            _ => {}
         }
     }
 }
@@ -470,8 +402,7 @@ pub(super) struct Watched<T> {
 
 impl<T> Watched<T> {
     pub(super) fn new(io: T, read: BytesMut, peer: Rc<Peer>) -> Self {
-        let preface = if peer.role == Role::Caller { PREFACE } else { 0 };
-        Self { io, read, frames: Frames { preface, ..Frames::default() }, peer, waits: None }
+        Self { io, read, frames: Frames::new(&peer), peer, waits: None }
     }
 
     fn on_write(&mut self, offered: usize, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -498,7 +429,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
             return Poll::Pending;
         }
         loop {
-            if peer.flood.get().is_some() {
+            if peer.verdict().is_some() {
                 // Whoever polled finds the reason there, and ends the connection.
                 return Poll::Pending;
             }
@@ -519,7 +450,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
             }
             let kept = frames.pass(new, peer);
             buf.set_filled(before + kept);
-            // Nothing read would mean the end.
+            // Nothing read would mean the end; and what ends the connection is seen when the loop begins again.
             if kept > 0 {
                 return Poll::Ready(Ok(()));
             }

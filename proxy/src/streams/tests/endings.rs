@@ -294,3 +294,73 @@ fn what_was_answered_goes_out_before_the_reset() {
         assert_eq!(raw.find(RST_STREAM).await.code(), Code::INTERNAL_ERROR.0);
     });
 }
+
+#[test]
+fn what_a_caller_breaks_has_its_code() {
+    let rest =
+        |kind, flags, len: usize| vec![Frame::new(kind, flags, u32::from(kind % 4 == 0 && kind > 4), vec![0; len])];
+    let window = |value: u32| vec![Frame::new(SETTINGS, 0, 0, [&[0, 4][..], &value.to_be_bytes()].concat())];
+    let cases: Vec<(&str, Vec<Frame>, Option<Code>)> = vec![
+        ("an answer to settings with a payload", rest(SETTINGS, ACK, 6), Some(Code::FRAME_SIZE_ERROR)),
+        ("half a setting", rest(SETTINGS, 0, 3), Some(Code::FRAME_SIZE_ERROR)),
+        ("a short PING", rest(PING, 0, 6), Some(Code::FRAME_SIZE_ERROR)),
+        ("a short GOAWAY", rest(GOAWAY, 0, 4), Some(Code::FRAME_SIZE_ERROR)),
+        ("a short update", rest(WINDOW_UPDATE, 0, 3), Some(Code::FRAME_SIZE_ERROR)),
+        ("a short PRIORITY", vec![Frame::new(PRIORITY, 0, 3, [0; 4])], Some(Code::FRAME_SIZE_ERROR)),
+        ("a short reset", vec![Frame::new(RST_STREAM, 0, 1, [0; 3])], Some(Code::FRAME_SIZE_ERROR)),
+        ("a window too large", window(0x8000_0000), Some(Code::FLOW_CONTROL_ERROR)),
+        ("the largest window", window(0x7fff_ffff), None),
+        ("DATA after the end", vec![Frame::new(DATA, 0, 1, [0])], Some(Code::STREAM_CLOSED)),
+        ("HEADERS after the end", vec![get(1)], Some(Code::STREAM_CLOSED)),
+        ("a smaller id", vec![get(5), get(3)], Some(Code::PROTOCOL_ERROR)),
+    ];
+    for (name, frames, expected) in cases {
+        // Whole, and in pieces as small as they come.
+        for in_pieces in [false, true] {
+            let frames = frames.clone();
+            local(async move {
+                let (near, far) = pair().await;
+                let mut connection = Connection::new(far, BytesMut::new(), Clock::start());
+                let mut raw = Raw::caller(near).await;
+                raw.send(&[get(1)]).await;
+                let held = poll_fn(|cx| connection.poll_next(cx)).await.unwrap().unwrap();
+                let serve = tokio::task::spawn_local(async move {
+                    let mut held = vec![held];
+                    loop {
+                        match poll_fn(|cx| connection.poll_next(cx)).await {
+                            Some(Ok(incoming)) => held.push(incoming),
+                            ended => return ended.and_then(Result::err),
+                        }
+                    }
+                });
+                let mut bytes = Vec::new();
+                frames.iter().for_each(|frame| frame.put(&mut bytes));
+                Frame::new(PING, 0, 0, [7; 8]).put(&mut bytes);
+                for piece in bytes.chunks(if in_pieces { 1 } else { bytes.len() }) {
+                    let _ = tokio::io::AsyncWriteExt::write_all(&mut raw.stream, piece).await;
+                    tokio::task::yield_now().await;
+                }
+                match expected {
+                    Some(code) => {
+                        assert_eq!(raw.find(GOAWAY).await.code(), code.0, "{name}");
+                        assert_eq!(serve.await.unwrap(), Some(ConnectionError::Protocol(code)), "{name}");
+                    }
+                    None => assert_eq!(raw.find(PING).await.flags, ACK, "{name}"),
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_preface_without_settings_is_none() {
+    local(async {
+        let (mut near, far) = pair().await;
+        let mut connection = Connection::new(far, BytesMut::new(), Clock::start());
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        get(1).put(&mut bytes);
+        tokio::io::AsyncWriteExt::write_all(&mut near, &bytes).await.unwrap();
+        let ended = poll_fn(|cx| connection.poll_next(cx)).await.unwrap();
+        assert!(matches!(ended, Err(ConnectionError::Protocol(Code::PROTOCOL_ERROR))));
+    });
+}
