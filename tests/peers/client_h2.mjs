@@ -67,6 +67,7 @@ if (direct) {
   assert.match(before.fields["proxy-status"], /(reason|cause)=UpstreamReset/);
 }
 const after = await get("/reset-after");
+assert.deepEqual([after.status, String(after.body)], [200, "half"]);
 assert.notEqual(after.code, 0, "the cut answer looked whole");
 
 // A caller's reset reaches the server.

@@ -4,7 +4,6 @@ import http2 from "node:http2";
 
 const seen = new Map();
 const waiting = new Set();
-let slow = 0, most = 0;
 
 const paths = {
   "/hello": (stream) => answer(stream, "hello"),
@@ -45,16 +44,6 @@ const paths = {
     stream.on("close", () => seen.set(key, `closed ${stream.rstCode}`));
   },
   "/seen": (stream, fields) => answer(stream, String(seen.get(fields["x-key"]))),
-  // Takes its time, and counts how many do at once; /most tells.
-  "/slow": (stream) => {
-    slow += 1;
-    most = Math.max(most, slow);
-    setTimeout(() => {
-      slow -= 1;
-      answer(stream, "slow");
-    }, 20);
-  },
-  "/most": (stream) => answer(stream, String(most)),
   // Answers when /open is asked for; /waiting tells how many wait.
   "/gate": (stream) => {
     waiting.add(stream);
@@ -77,8 +66,7 @@ function answer(stream, body) {
   stream.end(body);
 }
 
-// A hundred large answers at once are more than its default memory (in MB) for a connection.
-const server = http2.createServer({ settings: { enableConnectProtocol: true }, maxSessionMemory: 300 });
+const server = http2.createServer({ settings: { enableConnectProtocol: true } });
 server.on("stream", (stream, fields) => {
   // A peer that resets a stream has no handler to surprise.
   stream.on("error", () => {});

@@ -28,6 +28,10 @@ pub fn script_command(name: &str) -> Command {
         _ => (require_program("node"), Some(target().join("node/node_modules"))),
     };
     let mut command = Command::new(interpreter);
+    if name.ends_with(".java") {
+        // What runs for a second need not be compiled well.
+        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+    }
     command.arg(script(name));
     if let Some(packages) = packages {
         command.env("NODE_PATH", packages);

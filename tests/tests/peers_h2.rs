@@ -6,9 +6,10 @@ use std::process::Command;
 
 use plimsoll_tests::namespace::as_root;
 use plimsoll_tests::peers::{Stage, direct};
-use plimsoll_tests::process::require_program;
+use plimsoll_tests::process::{Process, require_program};
 use plimsoll_tests::tools::{self, script_command};
 use plimsoll_tests::upstream::{self, Upstream};
+use plimsoll_tests::{PATIENCE, eventually};
 
 const PROTECTED: &str = "  timeouts: {request: 20s}
   bulkhead: {maxConcurrentCalls: 1000}
@@ -167,6 +168,30 @@ fn http_2_callers_reach_an_http_1_server() {
     assert!(said.contains("2000 succeeded, 0 failed, 0 errored"), "{said}");
     // HTTP/1.1 callers of the same dependency too.
     stage.succeed(script_command("client_requests.py").arg(&base));
+}
+
+#[test]
+fn node_is_told_to_open_no_more_and_loses_no_stream() {
+    let stage = Stage::loopback();
+    let server = stage.serve("server_h2.mjs", &[]);
+    let ask = |path: &str| {
+        stage
+            .succeed(curl(&["--http2-prior-knowledge"]).arg(format!("{}{path}", url(server.address))))
+            .trim()
+            .to_owned()
+    };
+    let mut passage = stage.protect("leaving", server.address, PROTECTED);
+    let Some(proxy) = &mut passage.proxy else { return };
+    let mut client = script_command("drain_h2.mjs");
+    let mut client = Process::start(client.arg(format!("{}/gate", url(passage.address))));
+    eventually("all have arrived", || ask("/waiting") == "20");
+    proxy.terminate();
+    assert!(client.stdout_line(PATIENCE, |line| line == "goaway").is_some(), "{}", client.output());
+    assert_eq!(ask("/waiting"), "20");
+    ask("/open");
+    assert!(client.wait(PATIENCE).success(), "{}", client.output());
+    let status = proxy.process.wait(PATIENCE);
+    assert_eq!(status.code(), Some(0), "{}", proxy.process.output());
 }
 
 /// The same port serves whatever protocol a caller speaks, and asks the server in the same.
