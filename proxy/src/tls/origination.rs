@@ -186,7 +186,5 @@ fn name_of(host: &str) -> Result<ServerName<'static>, TlsError> {
         let address: Ipv6Addr = v6.parse().map_err(|_| TlsError::ServerName)?;
         return Ok(ServerName::from(IpAddr::from(address)));
     }
-    // RFC 6066 3: without the dot that ends a full name.
-    let host = host.strip_suffix('.').unwrap_or(host);
     ServerName::try_from(host).map(|name| name.to_owned()).map_err(|_| TlsError::ServerName)
 }

@@ -119,10 +119,11 @@ impl Session {
         let (socket, session) = self.stream.get_mut();
         loop {
             match session.process_new_packets() {
-                Ok(state) if state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() => {}
+                Ok(state) if state.plaintext_bytes_to_read() == 0 => {}
                 _ => return false,
             }
             match session.read_tls(&mut Arrived { socket, asks_kernel }) {
+                // The end, in order or not.
                 Ok(0) => return false,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -127,8 +127,9 @@ async fn an_idle_connection_is_of_use_until_the_peer_says_something() {
         assert!(near.is_idle_and_open() && near.is_silent(), "{name}");
         call(&mut near, &mut far).await;
         assert!(near.is_silent() && near.is_idle_and_open(), "{name}");
-        // An orderly end.
-        far.shutdown().await.unwrap();
+        // An orderly end of the session, while the connection stays open.
+        far.get_mut().1.send_close_notify();
+        far.flush().await.unwrap();
         becomes_unusable(&mut near).await;
     }
     for (_, mut near, mut far) in idle().await {

@@ -205,7 +205,9 @@ async fn what_does_not_decrypt_is_an_error_and_stays_one() {
     let (read, end) = read_to_end(&mut near).await;
     assert_eq!(read, b"well");
     insta::assert_snapshot!(end.unwrap_err(), @"TLS with the endpoint failed: cannot decrypt peer's message");
+    assert!(near.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_ready());
     near.read_u8().await.unwrap_err();
+    assert!(!near.is_idle_and_open());
 }
 
 #[tokio::test]
