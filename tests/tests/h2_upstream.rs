@@ -6,11 +6,15 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use plimsoll_tests::client::{Client, Failure};
+use plimsoll_tests::eventually;
 use plimsoll_tests::h2::frame::{self, code, frame, setting};
 use plimsoll_tests::h2::{Server, Session, hpack, request};
-use plimsoll_tests::proxy::{Setup, listened};
+use plimsoll_tests::proxy::{Listened, Setup, listened};
 
 /// What a caller sees.
 #[derive(Debug, PartialEq)]
@@ -513,6 +517,13 @@ fn serve(row: &Row) -> Server {
     })
 }
 
+/// A dependency that is called over HTTP/2.
+fn called(server: SocketAddr, name: &str) -> Listened {
+    let mut dependency = listened(name, server, "  timeouts: {request: 5s}");
+    dependency.policy = dependency.policy.replace("target:", "target:\n    upstreamProtocol: HTTP2");
+    dependency
+}
+
 fn over_http2(address: SocketAddr) -> Seen {
     let mut session = Session::connect(address);
     let stream = session.begin(&request("POST", "/"), false);
@@ -549,16 +560,8 @@ fn is_due(seen: &Seen, due: &Due) -> bool {
 fn whatever_a_server_does_its_caller_sees_the_truth() {
     let rows = rows();
     let servers: Vec<Server> = rows.iter().flat_map(|row| [serve(row), serve(row)]).collect();
-    let blocks = "  timeouts: {request: 5s}";
-    let dependencies: Vec<_> = servers
-        .iter()
-        .enumerate()
-        .map(|(nth, server)| {
-            let mut dependency = listened(&format!("server-{nth}"), server.address, blocks);
-            dependency.policy = dependency.policy.replace("target:", "target:\n    upstreamProtocol: HTTP2");
-            dependency
-        })
-        .collect();
+    let named = |(nth, server): (usize, &Server)| called(server.address, &format!("server-{nth}"));
+    let dependencies: Vec<Listened> = servers.iter().enumerate().map(named).collect();
     let policy: Vec<&str> = dependencies.iter().map(|dependency| dependency.policy.as_str()).collect();
     let _proxy = Setup::new().policy(&policy.join("---\n")).start();
     let mut wrong = String::new();
@@ -570,4 +573,80 @@ fn whatever_a_server_does_its_caller_sees_the_truth() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn what_comes_before_and_after_an_answer_arrives() {
+    let server = Server::start(&[], |session, _| {
+        while let Some((stream, _)) = session.next_request() {
+            let frames = [
+                head(stream, false, &[(":status", "103"), ("link", "</a>; rel=preload")]),
+                head(stream, false, &[(":status", "200")]),
+                frame::data(stream, false, b"ok"),
+                head(stream, true, &[("x-sum", "1")]),
+            ];
+            session.send(frames.concat());
+        }
+    });
+    let dependency = called(server.address, "fraud-api");
+    let _proxy = Setup::new().policy(&dependency.policy).start();
+    let answer = Session::connect(dependency.listen).get("/");
+    assert_eq!((answer.status, answer.text().as_str(), answer.ended), (200, "ok", true), "{answer:?}");
+    assert_eq!(answer.interim, [103]);
+    assert_eq!(answer.trailers, [("x-sum".to_owned(), "1".to_owned())]);
+    let mut client = Client::connect(dependency.listen);
+    let answer = client.call("GET", "/", &[("TE", "trailers")], b"");
+    assert_eq!((answer.interim.as_slice(), answer.text().as_str()), (&[103][..], "ok"), "{answer}");
+    assert_eq!(answer.trailers, [("x-sum".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn a_server_that_takes_two_streams_is_sent_two_at_a_time() {
+    let (most, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (seen, counted) = (most.clone(), answered.clone());
+    let server = Server::start(&[(setting::MAX_CONCURRENT_STREAMS, 2)], move |session, _| {
+        // Until they have arrived, the settings bind nobody (RFC 9113 6.5.2).
+        session.wait(|session| session.acknowledged > 0);
+        let early = session.streams.keys().next_back().copied().unwrap_or(0);
+        let open = |session: &Session| session.streams.values().filter(|stream| stream.ended).count();
+        while session.wait(|session| open(session) > 0) {
+            // Gives more the time to come than may.
+            session.wait_for(Duration::from_millis(5), |session| open(session) > 2);
+            if session.streams.keys().any(|stream| *stream > early) {
+                seen.fetch_max(open(session), Ordering::SeqCst);
+            }
+            let (stream, _) = session.streams.pop_first().unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            session.send(answer(stream));
+        }
+    });
+    let dependency = called(server.address, "fraud-api");
+    let _proxy = Setup::new().workers(1).policy(&dependency.policy).start();
+    let mut session = Session::connect(dependency.listen);
+    assert_eq!(session.get("/").status, 200);
+    let streams: Vec<u32> = (0..20).map(|_| session.begin(&request("POST", "/"), true)).collect();
+    for stream in streams {
+        assert_eq!(session.answer(stream).status, 200);
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+    assert_eq!(answered.load(Ordering::SeqCst), 21, "each was made once");
+}
+
+#[test]
+fn a_server_learns_that_its_caller_has_gone() {
+    let reset = Arc::new(AtomicUsize::new(usize::MAX));
+    let seen = reset.clone();
+    let server = Server::start(&[], move |session, _| {
+        session.wait(|session| session.streams.values().any(|stream| stream.reset.is_some()));
+        let code = session.streams.values().find_map(|stream| stream.reset);
+        seen.store(code.map_or(usize::MAX, |code| code as usize), Ordering::SeqCst);
+        assert!(session.is_alive(), "others may be on this connection");
+    });
+    let dependency = called(server.address, "fraud-api");
+    let _proxy = Setup::new().policy(&dependency.policy).start();
+    let mut session = Session::connect(dependency.listen);
+    let stream = session.begin(&request("GET", "/"), true);
+    eventually("the call is on its way", || server.connections() == 1);
+    session.send(frame::reset(stream, code::CANCEL));
+    eventually("the server was told", || reset.load(Ordering::SeqCst) == code::CANCEL as usize);
 }
