@@ -35,16 +35,6 @@ impl Transport {
         }
     }
 
-    /// The [`id`](crate::tls::Origination::id) of the TLS settings and files that it was made with; `None` for a plain
-    /// one. Part of the pool's key.
-    #[must_use]
-    pub fn origination(&self) -> Option<u64> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Tls(session) => Some(session.origination()),
-        }
-    }
-
     /// Where it is noted if the endpoint refuses who we are, for when the transport is in other hands.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {

@@ -72,8 +72,8 @@ impl Origination {
         Ok(origination)
     }
 
-    /// Part of the pool's key: another number means that connections made before are not for new calls. Compare it with
-    /// [`Session::origination`], the number under which a connection was made.
+    /// Part of the pool's key: another number means that connections made before are not for new calls. Take it
+    /// before the handshake: one that the files overtake is then under a number that nobody asks for again.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.loaded.load().id
@@ -163,7 +163,7 @@ impl Origination {
             (_, Offer::Nothing) => Negotiated::Nothing,
             _ => Negotiated::Http1,
         };
-        Ok((Transport::Tls(Box::new(Session::new(stream, loaded.id, loaded.identified))), negotiated))
+        Ok((Transport::Tls(Box::new(Session::new(stream, loaded.identified))), negotiated))
     }
 }
 

@@ -34,7 +34,6 @@ pub(super) const RECORD: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Session {
     stream: TlsStream<TcpStream>,
-    origination: u64,
     /// Whether we had a certificate to show.
     identified: bool,
     /// Bytes that the session has taken and that were not told as written, since their ciphertext is not out.
@@ -59,8 +58,8 @@ enum End {
 }
 
 impl Session {
-    pub(super) fn new(stream: TlsStream<TcpStream>, origination: u64, identified: bool) -> Self {
-        Self { stream, origination, identified, taken: 0, end: End::Open, broken: None, refusal: Refusal::default() }
+    pub(super) fn new(stream: TlsStream<TcpStream>, identified: bool) -> Self {
+        Self { stream, identified, taken: 0, end: End::Open, broken: None, refusal: Refusal::default() }
     }
 
     /// The socket underneath.
@@ -73,12 +72,6 @@ impl Session {
     #[must_use]
     pub fn connection(&self) -> &rustls::ClientConnection {
         self.stream.get_ref().1
-    }
-
-    /// [`Origination::id`](super::Origination::id) as it was when this session was made.
-    #[must_use]
-    pub fn origination(&self) -> u64 {
-        self.origination
     }
 
     /// Where a refusal of us is noted.
