@@ -79,6 +79,14 @@ impl Sockets {
         }
     }
 
+    /// A connection has been made that takes many calls: whoever is in line may be able to use it.
+    pub fn nudge_all(&self) {
+        if self.wanted() {
+            let wakers: Vec<Waker> = self.lock().waiting.iter().map(|(_, waker)| waker.clone()).collect();
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Numbers and wakers: whole at any moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -90,7 +90,7 @@ impl Exchange {
             return self.connect(endpoint, destination, Some(socket), cx);
         }
         let wait = self.service().connections.map_or(Duration::ZERO, |limit| limit.config.max_wait);
-        self.worker.process.close_idle(self.dependency().id);
+        self.ask_for_socket();
         let socket = Box::pin(wait_for_socket(sockets, wait));
         self.link = Link::Waiting(Waiting { endpoint, destination, socket });
         // From here on the flight is told when the breaker opens, as one that waits for a permit is.
@@ -135,8 +135,9 @@ impl Exchange {
             key: self.stream_key(destination),
             dependency: Arc::clone(&service.dependency),
             security,
+            wait: service.connections.map_or(Duration::ZERO, |limit| limit.config.max_wait),
             needs_settings: self.is_websocket_on_stream(),
-            connect: timeouts.connect,
+            connect: if timeouts.mode.enforces() { timeouts.connect } else { Duration::MAX },
             idle: timeouts.idle,
         }
     }
@@ -167,6 +168,14 @@ impl Exchange {
                 hasher.finish()
             }
         }
+    }
+
+    /// Has other workers close what they do not need.
+    pub(super) fn ask_for_socket(&self) {
+        let dependency = self.dependency().id;
+        let shares = matches!(self.speaks, Speaks::Http2 | Speaks::Either);
+        let urgent = shares && !self.worker.streams.borrow().has_any(dependency);
+        self.worker.process.close_idle(dependency, urgent);
     }
 
     /// What `maxConnections` in Observe would have refused is counted.

@@ -34,7 +34,7 @@ impl Exchange {
             }
             let Poll::Ready(socket) = polled else {
                 // What another worker has idle is of no use here: it is closed, and its socket is free.
-                return self.worker.process.close_idle(self.dependency().id);
+                return self.ask_for_socket();
             };
             let Link::Waiting(waiting) = std::mem::replace(&mut self.link, Link::None) else { return };
             let Some(socket) = socket else {

@@ -1,13 +1,16 @@
 //! How an attempt comes by a connection, once it has its endpoint.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use plimsoll_resilience::flight::Failure;
 use tokio::sync::watch;
 
-use super::link::Way;
+use super::link::{Way, wait_for_socket};
 use crate::dependency::Dependency;
 use crate::dial::{DialError, Dialed, Security, dial};
 use crate::pool::Upstream;
@@ -32,6 +35,8 @@ pub struct Plan {
     pub needs_settings: bool,
     /// How long making it may take.
     pub connect: Duration,
+    /// How long to wait for a socket under `maxConnections`.
+    pub wait: Duration,
     /// How long it may then be without a call.
     pub idle: Duration,
 }
@@ -77,7 +82,14 @@ pub async fn stream(worker: Rc<Worker>, plan: Plan, socket: Option<OpenSocket>) 
                 if let Some(upstream) = idle {
                     return Ok(Way::Connection(upstream));
                 }
-                let Some(socket) = take_socket(&mut socket, &plan) else { return Ok(Way::Taken) };
+                let Some(socket) = take_socket(&mut socket, &plan) else {
+                    match wait_in_line(&worker, &plan).await {
+                        Line::Socket(granted) => socket = Some(granted),
+                        Line::Way => {}
+                        Line::Over => return Ok(Way::Taken),
+                    }
+                    continue;
+                };
                 let dialed = plan.dial(&worker, socket).await?;
                 if dialed.negotiated != Negotiated::Http2 {
                     return Ok(Way::Connection(plan.upstream(dialed)));
@@ -87,7 +99,14 @@ pub async fn stream(worker: Rc<Worker>, plan: Plan, socket: Option<OpenSocket>) 
                 worker.streams.borrow_mut().finish(&plan.key, made, worker.now());
             }
             Found::Nothing => {
-                let Some(socket) = take_socket(&mut socket, &plan) else { return Ok(Way::Taken) };
+                let Some(socket) = take_socket(&mut socket, &plan) else {
+                    match wait_in_line(&worker, &plan).await {
+                        Line::Socket(granted) => socket = Some(granted),
+                        Line::Way => {}
+                        Line::Over => return Ok(Way::Taken),
+                    }
+                    continue;
+                };
                 let (tell, told) = watch::channel(None);
                 worker.streams.borrow_mut().begin(&plan.key, told);
                 // A task of its own: the caller that began it may go away while others wait for it.
@@ -95,6 +114,31 @@ pub async fn stream(worker: Rc<Worker>, plan: Plan, socket: Option<OpenSocket>) 
             }
         }
     }
+}
+
+/// What waiting in line has come to.
+enum Line {
+    /// A socket.
+    Socket(OpenSocket),
+    /// A connection of this worker that takes the call, or will.
+    Way,
+    /// The wait was too long.
+    Over,
+}
+
+/// The connection that was waited for is no use any more, and `maxConnections` allows no other for now.
+async fn wait_in_line(worker: &Worker, plan: &Plan) -> Line {
+    let urgent = !worker.streams.borrow().has_any(plan.key.dependency);
+    worker.process.close_idle(plan.key.dependency, urgent);
+    // Shorter than the connect timeout, which would blame the dependency.
+    let limit = plan.wait.min(plan.connect / 2);
+    let mut socket = pin!(wait_for_socket(Arc::clone(plan.dependency.sockets()), limit));
+    poll_fn(|cx| match socket.as_mut().poll(cx) {
+        Poll::Ready(granted) => Poll::Ready(granted.map_or(Line::Over, Line::Socket)),
+        Poll::Pending if worker.streams.borrow().has_way(&plan.key) => Poll::Ready(Line::Way),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 fn take_socket(socket: &mut Option<OpenSocket>, plan: &Plan) -> Option<OpenSocket> {
@@ -129,6 +173,8 @@ async fn make(
         Ok(Err(error)) => (Made::Nothing, Err(error)),
     };
     worker.streams.borrow_mut().finish(&plan.key, made, worker.now());
+    // Who has come too late to wait for this connection waits for a socket, and may have no need of one any more.
+    plan.dependency.sockets().nudge_all();
     let _ = tell.send(Some(told));
 }
 

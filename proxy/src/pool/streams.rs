@@ -158,16 +158,38 @@ impl StreamPool {
         });
     }
 
-    /// Lets go of a connection of `dependency` that nobody uses; false when there is none.
-    pub fn close_one(&mut self, dependency: DependencyId) -> bool {
+    /// Lets go of a connection of `dependency` that nobody uses, with `urgent` of any: false when there is none. One that
+    /// is in use ends with its last call.
+    pub fn close_one(&mut self, dependency: DependencyId, urgent: bool) -> bool {
+        self.let_go(dependency, |shared| shared.used.get().streams == 0) || urgent && self.let_go(dependency, |_| true)
+    }
+
+    fn let_go(&mut self, dependency: DependencyId, may_go: impl Fn(&Shared) -> bool) -> bool {
         let own = self.shelves.iter_mut().filter(|(key, _)| key.dependency == dependency);
         for (_, shelf) in own {
-            if let Some(unused) = shelf.open.iter().position(|shared| shared.used.get().streams == 0) {
-                shelf.open.swap_remove(unused);
+            if let Some(place) = shelf.open.iter().position(&may_go) {
+                shelf.open.swap_remove(place);
                 return true;
             }
         }
         false
+    }
+
+    /// Whether there is room on a connection, or one is being made.
+    #[must_use]
+    pub fn has_way(&self, key: &StreamKey) -> bool {
+        let has_way =
+            |shelf: &Shelf| shelf.dialing.is_some() || shelf.open.iter().any(|shared| shared.handle.has_room());
+        self.shelves.get(key).is_some_and(has_way)
+    }
+
+    /// Whether a connection of `dependency` takes calls, or is being made.
+    #[must_use]
+    pub fn has_any(&self, dependency: DependencyId) -> bool {
+        let is_own = |(key, shelf): (&StreamKey, &Shelf)| {
+            key.dependency == dependency && (!shelf.open.is_empty() || shelf.dialing.is_some())
+        };
+        self.shelves.iter().any(is_own)
     }
 
     /// Connections on the shelves.

@@ -60,8 +60,11 @@ impl Process {
     }
 
     /// Has every worker close an idle connection of `dependency`: somebody waits for its socket.
-    pub fn close_idle(&self, dependency: DependencyId) {
-        self.tell_all(|| Message::CloseIdle(dependency));
+    ///
+    /// With `urgent` a connection that takes many calls is given up even while it is in use: the worker that asks has
+    /// none, and without it none of its calls would ever have a turn.
+    pub fn close_idle(&self, dependency: DependencyId, urgent: bool) {
+        self.tell_all(|| Message::CloseIdle { dependency, urgent });
     }
 
     /// Counts one more connection.

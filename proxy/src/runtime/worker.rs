@@ -62,7 +62,12 @@ pub enum Message {
     /// The drain has reached another phase.
     Drain,
     /// Close an idle connection of this dependency, if there is one.
-    CloseIdle(DependencyId),
+    CloseIdle {
+        /// Whose.
+        dependency: DependencyId,
+        /// If there is none, one that takes many calls takes no more of them, and ends with those it has.
+        urgent: bool,
+    },
     /// End now, whatever is in flight.
     Exit,
 }
@@ -220,9 +225,9 @@ impl Worker {
                 self.timers.ring_all();
                 self.sweep();
             }
-            Message::CloseIdle(dependency) => {
-                let _closed =
-                    self.pool.borrow_mut().close_one(dependency) || self.streams.borrow_mut().close_one(dependency);
+            Message::CloseIdle { dependency, urgent } => {
+                let _closed = self.pool.borrow_mut().close_one(dependency)
+                    || self.streams.borrow_mut().close_one(dependency, urgent);
             }
             Message::Exit => {}
         }

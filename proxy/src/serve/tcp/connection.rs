@@ -252,7 +252,7 @@ impl Connection {
             return self.connect(endpoint, destination, socket, cx);
         }
         let wait = self.service().connections.map_or(Duration::ZERO, |limit| limit.config.max_wait);
-        self.worker.process.close_idle(self.dependency().id);
+        self.worker.process.close_idle(self.dependency().id, false);
         let socket = Box::pin(async move { tokio::time::timeout(wait, sockets.opened()).await.ok() });
         self.way = Way::Waiting { endpoint, destination, socket };
         self.tell(cx, |flight, shared, now| flight.handle_socket_wait(endpoint, shared, now));
