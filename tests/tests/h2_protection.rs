@@ -80,6 +80,22 @@ fn never_21_while_calls_come_and_go() {
     eventually("every permit is back", || in_flight(&proxy) == 0);
 }
 
+/// A worker that has no connection has its turn even while the other one's is in use.
+#[test]
+fn one_socket_serves_the_calls_of_two_workers() {
+    let server = Server::answering("ok");
+    let dependency = dependency(
+        server.address,
+        "HTTP2",
+        "  bulkhead: {maxConnections: 1, maxWaitDuration: 10s}\n  timeouts: {connect: 20s}",
+    );
+    let proxy = Setup::new().workers(2).policy(&dependency.policy).start();
+    let load = Load::start(dependency.listen, 8, 8);
+    load.wait_for_more(4_000);
+    assert_unharmed(&load.finish(), "with one socket");
+    assert_eq!(refused(&proxy, "BulkheadWaitTimeout"), 0);
+}
+
 #[test]
 fn permits_of_streams_that_are_reset_come_back() {
     let server = Upstream::start(|_| vec![Step::Hang]);
