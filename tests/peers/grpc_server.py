@@ -65,7 +65,8 @@ async def stream(request, context):
             yield json.dumps(number).encode() + b" " * ask.get("padding", 0)
         if "then" in ask:
             await context.abort(grpc.StatusCode[ask["then"]], "after messages")
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, GeneratorExit):
+        # The second when the call is cancelled while a message is on its way out.
         note(context, ask, "cancelled")
         raise
 
