@@ -16,9 +16,9 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 /// How connections to a destination have gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
-    /// The caller speaks, and it is HTTP: nothing is to be done before it does.
-    Http,
-    /// Not HTTP: the connection to the destination is needed in any case, and the server may speak first.
+    /// HTTP or TLS: the caller speaks first, and where to may depend on what it says.
+    CallerFirst,
+    /// Something else: the connection to the destination is needed in any case, and the server may speak first.
     Opaque,
 }
 
@@ -72,8 +72,8 @@ mod tests {
         assert_eq!(habits.of(destination(0), at(1)), None);
         habits.learn(destination(0), Habit::Opaque, at(1));
         assert_eq!(habits.of(destination(0), at(2)), Some(Habit::Opaque));
-        habits.learn(destination(0), Habit::Http, at(2));
-        assert_eq!(habits.of(destination(0), at(601)), Some(Habit::Http));
+        habits.learn(destination(0), Habit::CallerFirst, at(2));
+        assert_eq!(habits.of(destination(0), at(601)), Some(Habit::CallerFirst));
         assert_eq!(habits.of(destination(0), at(602)), None);
     }
 
@@ -84,8 +84,8 @@ mod tests {
         assert_eq!(habits.lock().len(), CAPACITY);
         assert_eq!(habits.of(destination(0), at(2)), Some(Habit::Opaque));
         assert_eq!(habits.of(destination(CAPACITY), at(2)), None);
-        habits.learn(destination(CAPACITY), Habit::Http, at(700));
-        assert_eq!(habits.of(destination(CAPACITY), at(700)), Some(Habit::Http));
+        habits.learn(destination(CAPACITY), Habit::CallerFirst, at(700));
+        assert_eq!(habits.of(destination(CAPACITY), at(700)), Some(Habit::CallerFirst));
         assert_eq!(habits.lock().len(), 1, "what has expired made room");
     }
 }

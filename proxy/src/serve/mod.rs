@@ -35,8 +35,8 @@ use crate::snapshot::Snapshot;
 
 /// How long a caller may be silent before the endpoint is asked whether it has something to say.
 const GRACE: Duration = Duration::from_millis(10);
-/// The same where the caller has spoken first before, and it was HTTP.
-const GRACE_HTTP: Duration = Duration::from_secs(1);
+/// The same where callers are known to speak first.
+const GRACE_CALLER_FIRST: Duration = Duration::from_secs(1);
 /// How long a caller that is turned away may take to show in which language it wants to be told.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
@@ -95,7 +95,7 @@ async fn detect(worker: &Rc<Worker>, mut down: Box<Downstream>) -> Option<(Box<D
         // The forward proxy learns where to from the request.
         (None, _) => None,
         (Some(_), None) => Some(GRACE),
-        (Some(_), Some(Habit::Http)) => Some(GRACE_HTTP),
+        (Some(_), Some(Habit::CallerFirst)) => Some(GRACE_CALLER_FIRST),
         (Some(_), Some(Habit::Opaque)) => Some(Duration::ZERO),
     };
     let mut first = first_words(worker, &mut down, habit, grace).await;
@@ -194,8 +194,8 @@ fn destination(process: &Process, origin: &Origin) -> Option<SocketAddr> {
 fn learn(worker: &Worker, origin: &Origin, found: Detected) {
     worker.report.detected(found);
     let habit = match found {
-        Detected::Http1 | Detected::Http2 => Habit::Http,
-        Detected::Tls | Detected::Tcp | Detected::ServerFirst => Habit::Opaque,
+        Detected::Http1 | Detected::Http2 | Detected::Tls => Habit::CallerFirst,
+        Detected::Tcp | Detected::ServerFirst => Habit::Opaque,
     };
     if let Some(destination) = destination(&worker.process, origin) {
         worker.process.habits.learn(destination, habit, worker.now());

@@ -7,7 +7,7 @@
 //!                       └───── endpoint speaks HTTP      ──▶ it only lost its patience: the caller is waited for
 //! ```
 //! *Rule*: nothing that was only tried is reported or counted as opaque, and no limit is held for it where calls might
-//! need it: a destination known for HTTP gives its connection back after a while.
+//! need it: where callers are known to speak first, the connection is given back after a while.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -55,11 +55,11 @@ pub async fn ahead(worker: &Rc<Worker>, down: Box<Downstream>, habit: Option<Hab
     let sockets = routed.find(&snapshot).0.dependency.sockets();
     let is_limited = sockets.limit().is_some();
     let full = sockets.limit().is_some_and(|limit| sockets.open() >= limit);
-    if habit != Some(Habit::Opaque) && (full || (is_limited && habit == Some(Habit::Http))) {
+    if habit != Some(Habit::Opaque) && (full || (is_limited && habit == Some(Habit::CallerFirst))) {
         return Ahead::Waits(down);
     }
     let mut connection = Connection::new(worker, down, snapshot, routed);
-    let gives_back = habit == Some(Habit::Http) || (is_limited && habit.is_none());
+    let gives_back = habit == Some(Habit::CallerFirst) || (is_limited && habit.is_none());
     let mut waiting = Waiting {
         listening: Listening::new(habit),
         habit,
@@ -75,14 +75,14 @@ async fn settle(worker: &Rc<Worker>, mut connection: Connection, turn: Turn) -> 
     match turn {
         Turn::Caller(verdict @ (Verdict::Http1 | Verdict::Http2)) => {
             poll_fn(|cx| connection.poll_made(cx)).await;
-            return Ahead::Said(connection.hand_over(), verdict);
+            return Ahead::Said(connection.hand_over(true), verdict);
         }
         Turn::Caller(Verdict::Tls(hello)) if connection.goes_elsewhere(hello.server_name.as_deref()) => {
-            return Ahead::Said(connection.hand_over(), Verdict::Tls(hello));
+            return Ahead::Said(connection.hand_over(false), Verdict::Tls(hello));
         }
-        Turn::Waits => return Ahead::Waits(connection.hand_over()),
+        Turn::Waits => return Ahead::Waits(connection.hand_over(false)),
         Turn::Over => {
-            drop(connection.hand_over());
+            drop(connection.hand_over(false));
             return Ahead::Over;
         }
         Turn::Caller(verdict) => {
@@ -120,8 +120,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn is_http(&self) -> bool {
-        self.habit == Some(Habit::Http)
+    fn is_caller_first(&self) -> bool {
+        self.habit == Some(Habit::CallerFirst)
     }
 
     fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Turn> {
@@ -139,7 +139,7 @@ impl Waiting {
                 return Poll::Ready(turn);
             }
             if connection.landed {
-                if self.is_http() {
+                if self.is_caller_first() {
                     return Poll::Ready(Turn::Waits);
                 }
                 let until = connection.arrived + GRACE;
@@ -168,7 +168,7 @@ impl Waiting {
             Poll::Pending => None,
             Poll::Ready(Heard::Said(verdict)) => Some(Turn::Caller(verdict)),
             Poll::Ready(Heard::Reset) => Some(Turn::Over),
-            Poll::Ready(Heard::Ended) if self.is_http() => Some(Turn::Over),
+            Poll::Ready(Heard::Ended) if self.is_caller_first() => Some(Turn::Over),
             Poll::Ready(Heard::Ended) => {
                 // Some only want to hear the greeting.
                 self.caller_ended = true;
@@ -196,7 +196,7 @@ impl Waiting {
         connection.greeting = greeting;
         match heard {
             Ok(_) if is_of_http => Some(Turn::Waits),
-            Ok(0) | Err(_) if self.is_http() => Some(Turn::Waits),
+            Ok(0) | Err(_) if self.is_caller_first() => Some(Turn::Waits),
             Ok(count) => {
                 if count > 0 {
                     connection.tell(cx, Flight::handle_turn_ends);
@@ -252,11 +252,13 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Gives the caller on to somebody else, and the connection to the pool if it is as good as new. Nothing is counted.
-    fn hand_over(mut self) -> Box<Downstream> {
+    /// Gives the caller on to somebody else, and the connection, if it is as good as new, to calls that may want it.
+    /// Nothing is counted.
+    fn hand_over(mut self, for_calls: bool) -> Box<Downstream> {
         let way = std::mem::replace(&mut self.way, Way::None);
         self.abandon();
         if let Way::Open(upstream) = way
+            && for_calls
             && upstream.stream.is_plain()
             && self.greeting.is_empty()
         {

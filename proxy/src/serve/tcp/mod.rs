@@ -16,6 +16,8 @@ mod pipes;
 mod relay;
 mod report;
 
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::future::poll_fn;

@@ -17,26 +17,51 @@ const MOST: usize = 256;
 const KEPT: usize = 16;
 
 /// The pipes of one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pipes {
     spare: RefCell<Vec<Pipe>>,
-    out: Cell<usize>,
+    lent: Cell<usize>,
+    most: usize,
+}
+
+impl Default for Pipes {
+    fn default() -> Self {
+        Self::of(MOST)
+    }
 }
 
 impl Pipes {
+    /// At most so many.
+    pub(super) fn of(most: usize) -> Self {
+        Self { spare: RefCell::default(), lent: Cell::new(0), most }
+    }
+
     /// An empty pipe, if there is one.
+    #[must_use]
     pub fn lend(&self) -> Option<Pipe> {
-        if self.out.get() >= MOST {
+        if self.lent.get() >= self.most {
             return None;
         }
         let pipe = self.spare.borrow_mut().pop().or_else(|| Pipe::new().ok())?;
-        self.out.set(self.out.get() + 1);
+        self.lent.set(self.lent.get() + 1);
         Some(pipe)
+    }
+
+    /// Pipes that somebody has.
+    #[must_use]
+    pub fn lent(&self) -> usize {
+        self.lent.get()
+    }
+
+    /// Those and the spare ones.
+    #[cfg(test)]
+    pub(super) fn made(&self) -> usize {
+        self.lent.get() + self.spare.borrow().len()
     }
 
     /// Takes a pipe back. One with something in it is closed.
     pub fn give_back(&self, pipe: Pipe) {
-        self.out.set(self.out.get() - 1);
+        self.lent.set(self.lent.get() - 1);
         let mut spare = self.spare.borrow_mut();
         if pipe.held == 0 && spare.len() < KEPT {
             spare.push(pipe);
