@@ -5,10 +5,12 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_tests::h2::frame::{self, code, frame, setting};
-use plimsoll_tests::h2::{Load, PREFACE, Peer, Session, hpack, request};
+use plimsoll_tests::h2::{Load, PREFACE, Peer, Server, Session, hpack, request};
 use plimsoll_tests::load::{self, Ask};
 use plimsoll_tests::proxy::{Proxy, Setup, listened};
 use plimsoll_tests::upstream::{self, Upstream};
@@ -294,6 +296,7 @@ fn resident(proxy: &Proxy) -> u64 {
 struct Scene {
     _server: Upstream,
     listen: SocketAddr,
+    policy: String,
     proxy: Proxy,
     http1: load::Load,
     http2: Load,
@@ -308,7 +311,7 @@ impl Scene {
         let http1 = load::Load::start(dependency.listen, 2, &Ask::get());
         let http2 = Load::start(dependency.listen, 2, 2);
         http2.wait_for_more(100);
-        Scene { _server: server, listen: dependency.listen, proxy, http1, http2 }
+        Scene { _server: server, listen: dependency.listen, policy: dependency.policy, proxy, http1, http2 }
     }
 
     /// Ends it: the neighbours have noticed nothing.
@@ -372,6 +375,70 @@ fn answers_that_nobody_reads_are_not_kept() {
     assert!(grown < 100 << 20, "{} MiB for 800 stalled calls", grown >> 20);
     scene.finish();
     drop(attackers);
+}
+
+/// What a server floods with: the frames of a turn, sent again and again once a call is there.
+type Flood = fn(u32) -> Vec<u8>;
+
+fn floods_of_servers() -> Vec<(&'static str, Vec<u8>, Flood)> {
+    let head = |fields: &[(&str, &str)]| frame::headers(1, false, hpack::block(fields));
+    let open = frame(frame::HEADERS, 0, 1, hpack::block(&[(":status", "200")]));
+    vec![
+        ("PING", Vec::new(), |_| repeat(1_000, &frame::ping(*b"pingping"))),
+        ("SETTINGS", Vec::new(), |_| repeat(1_000, &frame::settings(&[(0xfff0, 1)]))),
+        ("WINDOW_UPDATE", Vec::new(), |_| repeat(1_000, &frame::window_update(0, 1))),
+        ("unknown frames", Vec::new(), |_| repeat(1_000, &frame(0x42, 0, 0, b""))),
+        ("1xx", Vec::new(), |_| repeat(100, &frame::headers(1, false, hpack::block(&[(":status", "103")])))),
+        ("empty DATA", head(&[(":status", "200")]), |_| repeat(1_000, &frame::data(1, false, b""))),
+        ("CONTINUATION", open.clone(), |turn| {
+            frame(frame::CONTINUATION, 0, 1, hpack::literal(0, format!("x-{turn}").as_bytes(), &[b'a'; 8_000]))
+        }),
+        ("empty CONTINUATION", open, |_| repeat(1_000, &frame(frame::CONTINUATION, 0, 1, []))),
+        ("header bombs", Vec::new(), |_| {
+            let bomb = hpack::literal(0x40, b"x-bomb", &[b'a'; 4_000]);
+            frame::headers(1, true, [hpack::block(&[(":status", "200")]), bomb, [0xbe].repeat(12_000)].concat())
+        }),
+    ]
+}
+
+#[test]
+fn servers_that_flood_end_their_own_calls_alone() {
+    let scene = Scene::start(|_| upstream::ok("ok"));
+    let mut policy = scene.policy.clone();
+    let mut servers = Vec::new();
+    for (nth, (name, first, turn)) in floods_of_servers().into_iter().enumerate() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let told = ended.clone();
+        let server = Server::start(&[], move |session, _| {
+            session.wait(|session| !session.streams.is_empty());
+            session.send(&first);
+            let refused = (0..4_000).any(|nth| !session.send(turn(nth)) || session.peer.is_closed());
+            told.store(refused || !session.is_alive(), Ordering::SeqCst);
+        });
+        let mut dependency = listened(&format!("flood-{nth}"), server.address, "  timeouts: {request: 3s}");
+        dependency.policy = dependency.policy.replace("target:", "target:\n    upstreamProtocol: HTTP2");
+        policy.push_str("---\n");
+        policy.push_str(&dependency.policy);
+        servers.push((name, server, dependency.listen, ended));
+    }
+    assert_eq!(scene.proxy.admin.put_policy(&policy).0, 200);
+    let mut wrong = Vec::new();
+    for (name, _server, listen, ended) in &servers {
+        let before = resident(&scene.proxy);
+        let mut session = Session::connect(*listen);
+        let stream = session.begin(&request("GET", "/"), true);
+        session.wait(|session| session.stream(stream).is_over());
+        let seen = session.stream(stream);
+        let cut = seen.reset.is_some() || seen.answer().is_some_and(|answer| answer.reason().is_some());
+        let grown = resident(&scene.proxy).saturating_sub(before);
+        println!("{name:20} cut {cut}, {:?}, {} KiB more", seen.answer().map(|answer| answer.status), grown >> 10);
+        if !cut || grown > MOST_GROWN {
+            wrong.push(format!("{name}: {seen:?}, {} MiB more memory", grown >> 20));
+        }
+        plimsoll_tests::eventually("the connection of the server is ended", || ended.load(Ordering::SeqCst));
+    }
+    scene.finish();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
