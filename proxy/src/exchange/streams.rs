@@ -163,6 +163,7 @@ impl Exchange {
         let method = self.request.head.method;
         let limits = Limits::default();
         if let Poll::Ready(Some((status, map))) = awaited.poll_interim(cx) {
+            self.answer.expect_stream(&self.worker.buffers);
             let composed = self.answer.on_stream_interim(|buf, head| {
                 fields::compose_response(status, &map, method, false, &limits, buf, head)
             });
@@ -176,6 +177,7 @@ impl Exchange {
             Poll::Ready(Ok(head)) => head,
             Poll::Ready(Err(error)) => return self.stream_broke(error, cx),
         };
+        self.answer.expect_stream(&self.worker.buffers);
         let ends = inflow.is_ended();
         let mut status = parts.status.as_u16();
         if status == 101 {

@@ -119,6 +119,13 @@ impl Answer {
         }
     }
 
+    /// A head is about to come over a stream: it is composed into a buffer.
+    pub fn expect_stream(&mut self, buffers: &Buffers) {
+        if self.buf.capacity() == 0 {
+            self.buf = buffers.lend_head();
+        }
+    }
+
     /// The final head has come over a stream: composed into `buf` and `head` from `fields`.
     ///
     /// # Errors

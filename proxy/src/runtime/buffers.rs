@@ -10,6 +10,8 @@ use bytes::BytesMut;
 
 /// What a buffer holds at first: a head and a small body in one read.
 pub const INITIAL: usize = 16 * 1024;
+/// What a buffer holds that is for a head alone, whose body comes by another way.
+pub const HEAD: usize = 1024;
 /// What a buffer grows to while a body keeps filling it: past this, larger reads save nothing measurable.
 pub const STREAMING: usize = 64 * 1024;
 /// What a buffer of opaque bulk holds: larger reads save nothing measurable there.
@@ -18,11 +20,14 @@ pub const LARGE: usize = 256 * 1024;
 const KEPT_LARGE: usize = 4;
 /// How many buffers a worker keeps for the next call. The rest go back to the allocator.
 const KEPT: usize = 64;
+/// How many small things it keeps: calls that come over streams are many at a time.
+const KEPT_SMALL: usize = 256;
 
 /// The spare buffers of one worker.
 #[derive(Debug, Default)]
 pub struct Buffers {
     spare: RefCell<Vec<BytesMut>>,
+    heads: RefCell<Vec<BytesMut>>,
     large: RefCell<Vec<BytesMut>>,
 }
 
@@ -31,6 +36,12 @@ impl Buffers {
     #[must_use]
     pub fn lend(&self) -> BytesMut {
         self.spare.borrow_mut().pop().unwrap_or_else(|| BytesMut::with_capacity(INITIAL))
+    }
+
+    /// An empty buffer of at least [`HEAD`] bytes.
+    #[must_use]
+    pub fn lend_head(&self) -> BytesMut {
+        self.heads.borrow_mut().pop().unwrap_or_else(|| BytesMut::with_capacity(HEAD))
     }
 
     /// An empty buffer of at least [`LARGE`] bytes.
@@ -44,6 +55,7 @@ impl Buffers {
         buffer.clear();
         let (spare, kept) = match buffer.capacity() {
             INITIAL => (&self.spare, KEPT),
+            HEAD => (&self.heads, KEPT_SMALL),
             LARGE => (&self.large, KEPT_LARGE),
             _ => return,
         };
@@ -74,7 +86,7 @@ impl<T: Default> Spare<T> {
     /// Takes one back.
     pub fn give_back(&self, value: T) {
         let mut spare = self.0.borrow_mut();
-        if spare.len() < KEPT {
+        if spare.len() < KEPT_SMALL {
             spare.push(value);
         }
     }

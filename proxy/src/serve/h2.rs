@@ -74,8 +74,7 @@ pub async fn serve(worker: &Rc<Worker>, down: Box<Downstream>) {
     let mut connection = Connection::new(stream, buf, worker.clock);
     let mut stay = Stay::default();
     let ended = loop {
-        match poll_fn(|cx| poll_next(worker, &mut connection, &mut stay, &alarm, cx)).await {
-            Next::Call(incoming) => accept(worker, &caller, *incoming),
+        match poll_fn(|cx| poll_serve(worker, &caller, &mut connection, &mut stay, &alarm, cx)).await {
             Next::TooLate => {
                 report(worker, &caller, &Refusal::new(Reason::RequestHeadTimeout), None, worker.now());
                 stay.tell(&mut connection, Code::NO_ERROR, worker.now());
@@ -96,7 +95,6 @@ pub async fn serve(worker: &Rc<Worker>, down: Box<Downstream>) {
 }
 
 enum Next {
-    Call(Box<Incoming>),
     TooLate,
     Ended(Option<ConnectionError>),
 }
@@ -136,8 +134,10 @@ impl Stay {
     }
 }
 
-fn poll_next(
-    worker: &Worker,
+/// Begins the calls that come in, until there is something else to do.
+fn poll_serve(
+    worker: &Rc<Worker>,
+    caller: &Caller,
     connection: &mut Connection,
     stay: &mut Stay,
     alarm: &Alarm,
@@ -147,7 +147,8 @@ fn poll_next(
         match connection.poll_next(cx) {
             Poll::Ready(Some(Ok(incoming))) => {
                 stay.served = true;
-                return Poll::Ready(Next::Call(Box::new(incoming)));
+                accept(worker, caller, incoming);
+                continue;
             }
             Poll::Ready(ended) => return Poll::Ready(Next::Ended(ended.and_then(Result::err))),
             Poll::Pending => {}
@@ -202,7 +203,7 @@ fn stays_until(worker: &Worker, stay: &Stay, now: Timestamp) -> Timestamp {
 /// Looks at the head of a call and begins it.
 fn accept(worker: &Rc<Worker>, caller: &Caller, incoming: Incoming) {
     let arrived = worker.now();
-    let (mut head, mut buf) = (worker.request_heads.lend(), worker.buffers.lend());
+    let (mut head, mut buf) = (worker.request_heads.lend(), worker.buffers.lend_head());
     match fields::compose_request(&incoming, &Limits::default(), &mut buf, &mut head) {
         Ok(_) => begin(worker, caller, head, buf, incoming, arrived),
         Err(error) => {
