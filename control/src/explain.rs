@@ -56,7 +56,7 @@ fn live<'a>(decision: &Decision, status: &'a Status) -> Option<&'a Dependency> {
 }
 
 fn explanation(decision: &Decision, now: Option<&Dependency>) -> Value {
-    let advice = advice::advice(&decision.reason);
+    let advice = advice::advice(&decision.reason, decision.cause.as_deref());
     let change: Vec<String> = changes(decision, now);
     json!({"why": advice.why, "change": change})
 }
@@ -68,7 +68,7 @@ pub fn page(decision: &Decision, status: &Status, paint: Paint) -> String {
 
 /// The page for people.
 fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String {
-    let advice = advice::advice(&decision.reason);
+    let advice = advice::advice(&decision.reason, decision.cause.as_deref());
     let mut lines = vec![title(decision, paint), String::new()];
     let mut fact = |name: &str, text: String| {
         let name = paint.apply(Tone::Dim, &format!("{name:<6}"));
@@ -78,9 +78,10 @@ fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String
     if decision.mode == "Observe" {
         fact("", "Only observed: nothing was done to the call; enforced, it would have been refused.".into());
     }
-    // What the numbers of a breaker are is in the detail, and differs.
-    let (seen, more) = match decision.reason.as_str() {
-        "CircuitOpen" if decision.detail.is_some() => (decision.detail.clone(), None),
+    // What the numbers of a breaker are is in the detail, and differs; limits on connections are named by what is seen.
+    let (seen, more) = match (decision.reason.as_str(), decision.cause.as_deref()) {
+        ("CircuitOpen", _) if decision.detail.is_some() => (decision.detail.clone(), None),
+        (_, Some("Connections" | "ConnectionRate")) => (seen(decision), None),
         _ => (seen(decision), decision.detail.clone()),
     };
     for (name, text) in [("seen", seen), ("more", more)] {
@@ -104,7 +105,11 @@ fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String
 
 fn title(decision: &Decision, paint: Paint) -> String {
     let reason = paint.apply(Tone::Bad, &decision.reason);
-    let status = decision.status.map(|status| status.to_string());
+    // A connection that is not HTTP gets no answer.
+    let status = match is_opaque(decision) {
+        true => Some("reset".to_owned()),
+        false => decision.status.map(|status| status.to_string()),
+    };
     let call = [decision.method.as_deref(), decision.host.as_deref()];
     let answer = [Some("->"), status.as_deref(), Some(&reason)];
     let words = call.into_iter().chain(answer).flatten();
@@ -112,18 +117,26 @@ fn title(decision: &Decision, paint: Paint) -> String {
     format!("{}  {}  {}", decision.id, decision.time, words.join(" "))
 }
 
+fn is_opaque(decision: &Decision) -> bool {
+    decision.method.as_deref() == Some("TCP")
+}
+
 /// What was measured and what is allowed, in the unit of the reason.
 fn seen(decision: &Decision) -> Option<String> {
-    let (observed, limit) = (decision.observed?, decision.limit?);
-    let unit = match decision.reason.as_str() {
-        "BulkheadFull" | "BulkheadWaitTimeout" | "ConcurrencyLimited" => "in flight",
-        "RequestTimeout" | "AttemptTimeout" | "DeadlineExpired" | "IdleTimeout" => "ms",
-        "RetriesExhausted" => return Some(format!("{} of {} attempts failed", count(observed), count(limit))),
-        "RetryBudgetExhausted" => "retries in the window",
-        _ => "",
-    };
-    let seen = format!("{}, limit {} {unit}", count(observed), count(limit));
-    Some(seen.trim_end().to_owned())
+    let (observed, limit) = (count(decision.observed?), count(decision.limit?));
+    Some(match (decision.reason.as_str(), decision.cause.as_deref()) {
+        (_, Some("Connections")) => format!("{observed} connections open, {limit} allowed"),
+        (_, Some("ConnectionRate")) => format!("{observed} new connections in the interval, {limit} allowed"),
+        ("BulkheadFull" | "BulkheadWaitTimeout" | "ConcurrencyLimited", _) => {
+            format!("{observed} in flight, {limit} allowed")
+        }
+        ("RequestTimeout" | "AttemptTimeout" | "DeadlineExpired" | "IdleTimeout", _) => {
+            format!("{observed} ms, limit {limit} ms")
+        }
+        ("RetriesExhausted", _) => format!("{observed} of {limit} attempts failed"),
+        ("RetryBudgetExhausted", _) => format!("{observed} retries in the window, {limit} allowed"),
+        _ => format!("{observed}, limit {limit}"),
+    })
 }
 
 fn rule(decision: &Decision) -> String {
@@ -150,10 +163,12 @@ fn call(decision: &Decision) -> String {
         1 => "1 attempt".into(),
         n => format!("{n} attempts"),
     });
+    let opaque = is_opaque(decision);
     if let Some(ms) = decision.elapsed_ms {
-        facts.push(format!("answered after {}", millis(ms)));
+        let end = if opaque { "ended" } else { "answered" };
+        facts.push(format!("{end} after {}", millis(ms)));
     }
-    if let Some(ms) = decision.retry_after_ms {
+    if let Some(ms) = decision.retry_after_ms.filter(|_| !opaque) {
         facts.push(format!("Retry-After {}", span(milliseconds(ms))));
     }
     if let Some(trace) = &decision.trace_id {
@@ -174,6 +189,13 @@ fn present(now: &Dependency) -> String {
         let of = bulkhead.route.as_ref().map_or_else(String::new, |r| format!(" (route {r})"));
         facts.push(format!("{} of {} permits out{of}", count(bulkhead.in_flight), count(bulkhead.limit)));
     }
+    if let Some(limit) = now.connections.limit {
+        facts.push(format!("{} of {} connections open", count(now.connections.open), count(limit)));
+    }
+    if let Some(rate) = &now.connection_rate {
+        let interval = span(milliseconds(rate.interval_ms));
+        facts.push(format!("{} of {} new connections in {interval}", count(rate.asked), count(rate.limit)));
+    }
     if !now.circuits.is_empty() {
         facts.push(format!("breaker {}", breaker(&now.circuits).text()));
     }
@@ -182,13 +204,14 @@ fn present(now: &Dependency) -> String {
 
 /// The general advice, led by what the numbers of now say.
 fn changes(decision: &Decision, now: Option<&Dependency>) -> Vec<String> {
-    let general = advice::advice(&decision.reason).change.iter().map(|&c| c.to_owned());
+    let general = advice::advice(&decision.reason, decision.cause.as_deref()).change.iter().map(|&c| c.to_owned());
     littles_law(decision, now).into_iter().chain(general).collect()
 }
 
 /// In flight = arrivals x time: what the bulkhead would have to be for the present load and latency.
 fn littles_law(decision: &Decision, now: Option<&Dependency>) -> Option<String> {
-    let now = now.filter(|_| decision.reason.starts_with("Bulkhead"))?;
+    let is_about_calls = decision.reason.starts_with("Bulkhead") && decision.cause.is_none();
+    let now = now.filter(|_| is_about_calls)?;
     let p99 = now.latency_ms?.p99?;
     let limit = decision.limit? as f64;
     let rate = now.requests_per_second;

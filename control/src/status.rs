@@ -206,6 +206,12 @@ fn notes(status: &Status) -> Vec<String> {
         }
         notes.extend(ineffective(dependency).map(|note| format!("{name}: {note}")));
     }
+    if status.contested_addresses > 0 {
+        notes.push(format!(
+            "{} of the addresses that names in `hosts` stand for are claimed by several policies; a connection that names nobody is counted there for the policy that was followed for longest.",
+            count(status.contested_addresses)
+        ));
+    }
     let warnings = status.policy.warnings.iter();
     notes.extend(warnings.map(|warning| format!("policy: {}", warning.trim_end())));
     notes

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use plimsoll_tests::eventually;
 use plimsoll_tests::h2::frame::{self, code, frame, setting};
 use plimsoll_tests::h2::{Load, PREFACE, Peer, Server, Session, hpack, request};
 use plimsoll_tests::load::{self, Ask};
@@ -332,13 +333,14 @@ const MOST_GROWN: u64 = 24 << 20;
 #[test]
 fn floods_are_refused_and_harm_nobody() {
     let scene = Scene::start(|_| upstream::ok("ok"));
-    let mut wrong = Vec::new();
+    let (mut wrong, mut calmed) = (Vec::new(), 0.0);
     for attack in attacks() {
         let before = resident(&scene.proxy);
         let begun = Instant::now();
         let end = run(&attack, scene.listen);
         let grown = resident(&scene.proxy).saturating_sub(before);
         println!("{:34} {end:?}, {} KiB more, {:?}", attack.name, grown >> 10, begun.elapsed());
+        calmed += f64::from(u8::from(end == CALM));
         if !attack.allowed.contains(&end) {
             wrong.push(format!("{}: {end:?} instead of one of {:?}", attack.name, attack.allowed));
         }
@@ -346,6 +348,8 @@ fn floods_are_refused_and_harm_nobody() {
             wrong.push(format!("{}: {} MiB more memory", attack.name, grown >> 20));
         }
     }
+    let counted = || scene.proxy.admin.metric("plimsoll_http2_floods_total", &[("direction", "outbound")]);
+    eventually("each flood is counted", || counted() >= calmed);
     scene.finish();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -350,6 +350,7 @@ fn nonsense_from_the_server_is_502_and_never_passed_on() {
     for (target, _) in nonsense {
         let answer = Client::connect(dependency.listen).get(target);
         assert_eq!((answer.status, answer.reason()), (502, Some("UpstreamProtocolError")), "{target}: {answer}");
+        assert!(answer.text().contains("not a valid answer: "), "what is wrong is said: {answer}");
     }
     assert_eq!(server.connections(), nonsense.len(), "such a connection is not used again");
 }

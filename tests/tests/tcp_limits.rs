@@ -18,6 +18,14 @@ fn rejections(proxy: &Proxy, reason: &str, mode: &str) -> f64 {
     proxy.admin.metric("plimsoll_rejections_total", &labels)
 }
 
+/// What `explain` is told of the newest refusal: the reason's cause, what was seen and what is allowed.
+#[track_caller]
+fn newest_refusal(proxy: &Proxy) -> (String, u64, u64) {
+    let decision = &proxy.admin.json("/decisions?limit=1")["decisions"][0];
+    let number = |key: &str| decision[key].as_u64().unwrap_or_else(|| panic!("no {key} in {decision}"));
+    (decision["cause"].as_str().unwrap_or_default().to_owned(), number("observed"), number("limit"))
+}
+
 /// A connection that has been answered, and so is certain to be through.
 #[track_caller]
 fn echoed(dependency: &Listened) -> Peer {
@@ -42,6 +50,8 @@ fn connections_are_limited_exactly() {
     let _second = echoed(&dependency);
     refused(&dependency);
     assert_eq!(server.connections(), 2);
+    assert_eq!(newest_refusal(&proxy), ("Connections".to_owned(), 2, 2));
+    assert_eq!(proxy.admin.dependency("ledger")["connections"]["open"], 2);
     drop(first);
     eventually("a place is free", || {
         let mut client = Peer::connect(dependency.listen);
@@ -81,6 +91,20 @@ fn new_connections_have_a_rate() {
     let _one = echoed(&dependency);
     refused(&dependency);
     assert_eq!(rejections(&proxy, "RateLimited", "Enforce"), 1.0);
+    assert_eq!(newest_refusal(&proxy), ("ConnectionRate".to_owned(), 2, 2));
+    let rate = proxy.admin.dependency("ledger")["connection_rate"].clone();
+    assert_eq!((&rate["asked"], &rate["limit"], &rate["interval_ms"]), (&2.into(), &2.into(), &3_600_000.into()));
+}
+
+#[test]
+fn why_there_is_no_connection_is_kept_for_who_asks() {
+    let address = plimsoll_tests::address::reserve();
+    let dependency = listened("ledger", address, "");
+    let proxy = Setup::new().policy(&dependency.policy).start();
+    refused(&dependency);
+    let decision = proxy.admin.json("/decisions?limit=1")["decisions"][0].clone();
+    let detail = decision["detail"].as_str().unwrap_or_default();
+    assert!(decision["reason"] == "ConnectFailure" && detail.starts_with(&format!("{address}: ")), "{decision}");
 }
 
 const BREAKER: &str = "minimumNumberOfCalls: 3, failureRateThreshold: 50, waitDurationInOpenState: 60s";

@@ -35,6 +35,8 @@ pub struct Status {
     pub unlisted: Unlisted,
     /// The side that serves others.
     pub inbound: Inbound,
+    /// Addresses that `hosts` of several policies stand for.
+    pub contested_addresses: u64,
 }
 
 /// Where the policy in force comes from.
@@ -345,6 +347,8 @@ pub struct Decision {
     pub dependency: Option<String>,
     /// One of contract.md's reasons.
     pub reason: String,
+    /// What is behind it, where the reason does not say it all.
+    pub cause: Option<String>,
     /// The HTTP status that was answered.
     pub status: Option<u16>,
     /// The block of the policy that decided.

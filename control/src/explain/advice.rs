@@ -9,9 +9,12 @@ pub struct Advice {
     pub change: &'static [&'static str],
 }
 
-/// What is known about `reason`; a word this version does not know is still explained by its numbers.
-pub fn advice(reason: &str) -> Advice {
-    let (why, change) = limits(reason)
+/// What is known about `reason`, and about `cause` where that makes another matter of it; a word this version does not
+/// know is still explained by its numbers.
+pub fn advice(reason: &str, cause: Option<&str>) -> Advice {
+    let (why, change) = cause
+        .and_then(|cause| limits_on_connections(reason, cause))
+        .or_else(|| limits(reason))
         .or_else(|| breakers_and_retries(reason))
         .or_else(|| clocks(reason))
         .or_else(|| connections(reason))
@@ -21,6 +24,35 @@ pub fn advice(reason: &str) -> Advice {
 }
 
 type Entry = Option<(&'static str, &'static [&'static str])>;
+
+fn limits_on_connections(reason: &str, cause: &str) -> Entry {
+    Some(match (reason, cause) {
+        ("BulkheadFull", "Connections") => (
+            "As many connections were open as `bulkhead.maxConnections` allows, and none was to be waited for.",
+            &[
+                "`plimsoll status` shows how many are open. If the dependency is slow, each call holds its connection for longer: look there first.",
+                "If it is simply busier, raise `bulkhead.maxConnections`, or let calls wait with `maxWaitDuration`.",
+                "Calls of HTTP can share connections: over HTTP/2 (`upstreamProtocol: HTTP2`) one takes many at a time.",
+            ],
+        ),
+        ("BulkheadWaitTimeout", "Connections") => (
+            "As many connections were open as `bulkhead.maxConnections` allows, and none became free within `maxWaitDuration`.",
+            &[
+                "If the dependency is slow, each call holds its connection for longer: look there first.",
+                "Raise `bulkhead.maxConnections` if it can bear more; `maxWaitDuration` only moves the wait.",
+                "Connections that their application keeps open for nothing count too: `timeouts.idle` ends them.",
+            ],
+        ),
+        ("RateLimited", "ConnectionRate") => (
+            "More new connections were asked for than `bulkhead.connectionRate` allows, and this one was reset.",
+            &[
+                "The rate is there for reconnect storms: see whether the application lost its connections, or opens one for each request. A pool in the application is the cure.",
+                "If so many new connections are normal here and the dependency takes them, raise `bulkhead.connectionRate`.",
+            ],
+        ),
+        _ => return None,
+    })
+}
 
 fn limits(reason: &str) -> Entry {
     Some(match reason {
@@ -139,7 +171,7 @@ fn clocks(reason: &str) -> Entry {
             "Not a byte moved in either direction for `timeouts.idle`.",
             &[
                 "A peer that goes silent has usually hung or lost its network.",
-                "For a stream that may be quiet this long, raise `timeouts.idle` on its route.",
+                "For a stream that may be quiet this long, raise `timeouts.idle` on its route; for TCP and tunnels (1 h if not written), that of the dependency.",
             ],
         ),
         "RequestHeadTimeout" => (
@@ -155,8 +187,8 @@ fn connections(reason: &str) -> Entry {
         "NoHealthyEndpoint" => (
             "The dependency has no endpoint that could take the call.",
             &[
-                "`plimsoll status` shows its endpoints and what is wrong with each.",
-                "An empty list: check `target.endpoints`, and whether the name resolves.",
+                "`plimsoll endpoints` shows each with its state, and `plimsoll circuits` its breaker.",
+                "None at all: check `target.endpoints`, and whether the name resolves: `plimsoll status` says how the last look-up ended.",
             ],
         ),
         "ConnectFailure" => (
@@ -168,11 +200,19 @@ fn connections(reason: &str) -> Entry {
         ),
         "DnsFailure" => (
             "The name of the dependency could not be resolved.",
-            &["Check the name in `target`, and the resolver of this machine."],
+            &[
+                "`more` has the name and what the name servers said. A name that does not exist: check `target.hosts`, or what the caller asked for.",
+                "Name servers that do not answer: the proxy asks those of /etc/resolv.conf, or of `--dns-server`.",
+                "`endpoints.dns` without a `port` asks for SRV records: give the port if the name has addresses only.",
+            ],
         ),
         "TlsFailure" => (
             "The TLS handshake with the endpoint failed.",
-            &["Check `target.tls`: server name, CA file, and whether the port speaks TLS at all."],
+            &[
+                "`more` says which part of it, in words; so does the proxy's log.",
+                "A certificate that is not trusted: its authority belongs in `tls.caFile`. One for another name: `tls.serverName`. One that is wanted of us: `tls.certFile` and `tls.keyFile`.",
+                "No TLS at all on that port: check the port of `target.endpoints`, or leave `tls` out.",
+            ],
         ),
         "UpstreamReset" => (
             "The endpoint closed the connection after the request had been sent and before the answer was complete.",
@@ -182,8 +222,12 @@ fn connections(reason: &str) -> Entry {
             ],
         ),
         "UpstreamProtocolError" => (
-            "What the endpoint sent is not valid HTTP.",
-            &["Check that the port speaks the protocol in `target.protocol`; the proxy's log says what was wrong."],
+            "The endpoint does not speak the protocol that it was spoken to in, or broke its rules.",
+            &[
+                "`more` says what was wrong; so does the proxy's log.",
+                "What is spoken to the endpoint is what the caller speaks, unless `target.upstreamProtocol` says so: HTTP2 without TLS needs a server that takes it with prior knowledge.",
+                "A WebSocket over HTTP/2 needs a server with extended CONNECT (RFC 8441): `upstreamProtocol: HTTP1` carries it to any other.",
+            ],
         ),
         "Draining" => (
             "The proxy was shutting down.",
@@ -210,7 +254,7 @@ fn messages(reason: &str) -> Entry {
         "NoRoute" => (
             "Nothing says where this call should go.",
             &[
-                "On the outbound side: a request to the proxy itself needs a Host or an absolute URL of another machine.",
+                "On the outbound side: a request to the proxy itself needs a Host or an absolute URL of another machine; what is not HTTP has to be redirected, or to call a dependency's `listen` address.",
                 "Check the host and port that the caller used against `target.hosts`.",
             ],
         ),
@@ -229,8 +273,12 @@ fn messages(reason: &str) -> Entry {
             &["Send less at a time, or raise the limit that is named below."],
         ),
         "Forbidden" => (
-            "The policy does not let this caller do this.",
-            &["Check who called, and the rules of the policy named below."],
+            "What the caller asked for is not done for it at this address.",
+            &[
+                "CONNECT is for `HTTPS_PROXY`, on the outbound listener (127.0.0.1:15001); ports of `listen` and the inbound side take requests alone.",
+                "The forward proxy serves its own machine only: run a proxy beside the caller.",
+                "On the inbound side calls go to addresses of this workload alone: check what the redirect catches.",
+            ],
         ),
         "Loop" => (
             "The call would have led the proxy to one of its own listeners.",

@@ -45,6 +45,49 @@ fn the_end_of_retrying_says_what_the_last_attempt_came_to() {
     insta::assert_snapshot!(page(&exhausted, &Status::default(), Paint::PLAIN));
 }
 
+/// A connection of a database: `limit` on connections, and none of the words of HTTP.
+fn refused_connection(reason: &str, cause: &str) -> Decision {
+    Decision {
+        policy: Some("shop/ledger".into()),
+        route: None,
+        reason: reason.into(),
+        cause: Some(cause.into()),
+        status: Some(429),
+        observed: Some(120),
+        limit: Some(100),
+        method: Some("TCP".into()),
+        host: Some("ledger.internal:5432".into()),
+        detail: Some("connections are counted, not calls".into()),
+        retry_after_ms: Some(12.0),
+        trace_id: None,
+        ..decision()
+    }
+}
+
+#[test]
+fn a_connection_that_came_too_fast() {
+    insta::assert_snapshot!(page(&refused_connection("RateLimited", "ConnectionRate"), &status(), Paint::PLAIN));
+}
+
+#[test]
+fn a_connection_too_many() {
+    insta::assert_snapshot!(page(&refused_connection("BulkheadFull", "Connections"), &status(), Paint::PLAIN));
+}
+
+#[test]
+fn a_handshake_that_failed() {
+    let failed = Decision {
+        reason: "TlsFailure".into(),
+        block: Some("target".into()),
+        observed: None,
+        limit: None,
+        attempts: 1,
+        detail: Some("10.0.0.7:443: the endpoint's certificate expired on 2026-01-01T00:00:00Z".into()),
+        ..decision()
+    };
+    insta::assert_snapshot!(page(&failed, &Status::default(), Paint::PLAIN));
+}
+
 #[test]
 fn a_refusal_without_a_policy() {
     let refused = Decision {
@@ -74,10 +117,11 @@ fn littles_law_tells_a_burst_from_a_limit_that_is_too_low() {
 #[test]
 fn every_reason_is_explained_with_something_to_do() {
     for reason in plimsoll_resilience::Reason::ALL {
-        let advice = advice::advice(reason.as_str());
+        let advice = advice::advice(reason.as_str(), None);
         assert!(!advice.change.is_empty(), "{} has no advice", reason.as_str());
     }
-    assert!(advice::advice("Novel").why.contains("does not know"));
+    assert!(advice::advice("Novel", None).why.contains("does not know"));
+    assert_eq!(advice::advice("CircuitOpen", Some("SlowCallRate")).why, advice::advice("CircuitOpen", None).why);
 }
 
 #[test]

@@ -64,6 +64,10 @@ pub enum Cause {
     Attempt(Reason),
     /// Why the breaker stands where it does: it says what the numbers are.
     Breaker(breaker::Cause),
+    /// `bulkhead.maxConnections`: the numbers are connections and not calls.
+    Connections,
+    /// `bulkhead.connectionRate`: the numbers are connections of the last interval.
+    ConnectionRate,
 }
 
 impl Cause {
@@ -72,6 +76,8 @@ impl Cause {
         match self {
             Self::Attempt(reason) => reason.as_str(),
             Self::Breaker(cause) => cause.as_str(),
+            Self::Connections => "Connections",
+            Self::ConnectionRate => "ConnectionRate",
         }
     }
 }

@@ -46,6 +46,7 @@ struct Copied {
     transitions: TransitionCounts,
     connections: (u64, u64),
     detections: [u64; Detected::ALL.len()],
+    floods: [u64; 2],
     policies: (u64, u64),
     bugs: u64,
     dropped: Dropped,
@@ -59,6 +60,7 @@ impl Copied {
             transitions: reading.transitions(),
             connections: reading.connections(),
             detections: reading.detections(),
+            floods: reading.floods(),
             policies: reading.policies(),
             bugs: reading.bugs(),
             dropped: reading.dropped(),
@@ -295,6 +297,11 @@ impl Copied {
         let mut family = encoder.encode_descriptor("protocol_detections", help, None, MetricType::Counter)?;
         for (what, count) in Detected::ALL.iter().zip(self.detections).filter(|(_, count)| *count > 0) {
             counter(&mut family, &[("result", what.as_str())], count)?;
+        }
+        let help = "Connections of HTTP/2 that were ended, since their callers sent what is only sent to do harm";
+        let mut family = encoder.encode_descriptor("http2_floods", help, None, MetricType::Counter)?;
+        for (direction, count) in ["inbound", "outbound"].into_iter().zip(self.floods) {
+            counter(&mut family, &[("direction", direction)], count)?;
         }
 
         let singles = [

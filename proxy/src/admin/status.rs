@@ -32,6 +32,7 @@ pub(super) struct Status<'a> {
     dependencies: Vec<Dependency<'a>>,
     unlisted: Unlisted,
     inbound: Inbound<'a>,
+    contested_addresses: usize,
 }
 
 #[derive(Serialize)]
@@ -258,6 +259,7 @@ impl<'a> Status<'a> {
                 policy: facts.inbound_policy.as_deref(),
                 counted: calls(reading.counted(Direction::Inbound, None)),
             },
+            contested_addresses: facts.contested_addresses,
         }
     }
 }

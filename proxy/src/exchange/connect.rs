@@ -12,7 +12,7 @@ use plimsoll_resilience::Mode;
 use plimsoll_resilience::flight::{Action, Attempt};
 use plimsoll_resilience::random::Random;
 use plimsoll_resilience::reason::Reason;
-use plimsoll_resilience::rejection::{Block, EndpointKey, Rejected};
+use plimsoll_resilience::rejection::{Block, Cause, EndpointKey, Rejected};
 
 use super::link::{Chunks, Link, OnConnection, Waiting, Way, wait_for_socket};
 use super::way::{self, Plan};
@@ -42,6 +42,7 @@ impl Exchange {
     /// Rooms 7 and 8: an endpoint, and a connection to it.
     pub(super) fn begin(&mut self, attempt: Attempt, cx: &mut Context<'_>) {
         self.attempt = attempt.number;
+        self.trouble = None;
         self.restart_answer();
         let (endpoint, destination) = match self.routed.target() {
             Target::Address(address) => (Endpoint::new(*address).key, Destination::Address(*address)),
@@ -110,7 +111,6 @@ impl Exchange {
             drop(socket);
             return self.perform(action, cx);
         }
-        self.no_way = None;
         let plan = self.plan(destination);
         let worker = Rc::clone(&self.worker);
         self.link = Link::Dialing(match (self.speaks, socket) {
@@ -191,7 +191,7 @@ impl Exchange {
     pub(super) fn too_many_connections(&self, open: usize, max: usize) -> Rejected {
         let waits = self.service().connections.is_some_and(|limit| !limit.config.max_wait.is_zero());
         let reason = if waits { Reason::BulkheadWaitTimeout } else { Reason::BulkheadFull };
-        Rejected::new(reason, open as u64, max as u64)
+        Rejected { cause: Some(Cause::Connections), ..Rejected::new(reason, open as u64, max as u64) }
     }
 
     fn pick(&mut self, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {

@@ -90,8 +90,8 @@ pub struct Exchange {
     link: Link,
     /// Where the last attempt went.
     endpoint: Option<SocketAddr>,
-    /// Why the last attempt got no connection, in words.
-    no_way: Option<Box<str>>,
+    /// Why the last attempt got no connection, or what was wrong with its answer, in words.
+    trouble: Option<Box<str>>,
     attempt: u32,
     /// Where in the order of endpoints its first attempt began.
     turn: Option<usize>,
@@ -204,7 +204,7 @@ impl Exchange {
             request,
             link: Link::None,
             endpoint: None,
-            no_way: None,
+            trouble: None,
             attempt: 0,
             turn: None,
             last_progress: arrived,

@@ -52,7 +52,7 @@ impl Exchange {
         match dialed {
             Ok(way) => self.open(way, cx),
             Err(DialError::Failed(failure, why)) => {
-                self.no_way = Some(why);
+                self.trouble = Some(why);
                 self.fail(failure, cx);
             }
             Err(DialError::Loop) => {
@@ -264,17 +264,23 @@ impl Exchange {
 
     /// As a failed handshake is told: it is one, though TLS 1.3 has it fail after its end.
     pub(super) fn tell_tls(&mut self, error: &TlsError) {
-        self.no_way = Some(words(&error.to_string()));
+        self.trouble = Some(words(&error.to_string()));
         let (dependency, endpoint) = (&*self.dependency().name, self.endpoint);
         if self.service().security.as_ref().is_some_and(|origination| origination.may_tell(self.now)) {
             tracing::warn!(dependency, ?endpoint, %error, "no TLS");
         }
     }
 
+    /// The attempt failed for what the endpoint says, or cannot be said.
+    pub(super) fn broke_protocol(&mut self, what: &str, cx: &Context<'_>) {
+        self.trouble = Some(words(what));
+        self.fail(Failure::Protocol, cx);
+    }
+
     pub(super) fn invalid(&mut self, invalid: Invalid, cx: &mut Context<'_>) {
         let dependency = &*self.dependency().name;
         tracing::warn!(dependency, endpoint = ?self.endpoint, error = %invalid, "not a valid answer");
-        self.fail(Failure::Protocol, cx);
+        self.broke_protocol(&format!("not a valid answer: {invalid}"), cx);
     }
 
     /// The rest of an answer that a retry may replace.

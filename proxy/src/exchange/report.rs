@@ -93,6 +93,7 @@ impl Exchange {
     pub(super) fn would_refuse(&self, rejected: &Rejected) {
         let mut refusal = self.named(Refusal::new(rejected.reason));
         refusal.block = Some(Block::Bulkhead.as_str());
+        refusal.cause = rejected.cause;
         refusal.numbers = Some(Numbers { observed: rejected.observed, limit: rejected.limit });
         self.worker.report.would_refuse(self.route().stats.id(), &refusal, &self.facts());
     }
@@ -117,8 +118,9 @@ impl Exchange {
             Some(Cause::Attempt(reason)) => reason,
             _ => rejection.reason,
         };
-        if matches!(last, Reason::ConnectFailure | Reason::DnsFailure | Reason::TlsFailure) {
-            refusal.detail = self.no_way.as_deref();
+        let has_words = [Reason::ConnectFailure, Reason::DnsFailure, Reason::TlsFailure, Reason::UpstreamProtocolError];
+        if has_words.contains(&last) {
+            refusal.detail = self.trouble.as_deref();
         }
         refusal
     }

@@ -28,13 +28,14 @@ impl Exchange {
             Ok(request) => request,
             Err(error) => {
                 tracing::debug!(dependency = &*self.dependency().name, %error, "no request for HTTP/2");
-                return self.fail(Failure::Protocol, cx);
+                return self.broke_protocol(&format!("the request cannot be sent over HTTP/2: {error}"), cx);
             }
         };
         let ends = self.request.is_whole() && self.request.is_sent() && self.request.trailers().is_none();
         if self.request.head.upgrade == Upgrade::WebSocket && !opened.handle.extended_connect() {
             tracing::debug!(dependency = &*self.dependency().name, "the server takes no WebSocket over HTTP/2");
-            return self.fail(Failure::Protocol, cx);
+            let what = "the endpoint takes no WebSocket over HTTP/2 (RFC 8441); upstreamProtocol: HTTP1 would carry it";
+            return self.broke_protocol(what, cx);
         }
         match opened.handle.open(request, ends) {
             Ok((awaited, outflow)) => {
@@ -330,6 +331,7 @@ impl Exchange {
                 self.tell_tls(&refused);
                 self.fail(Failure::Tls, cx);
             }
+            None if error == StreamError::Protocol => self.broke_protocol(&error.to_string(), cx),
             None => self.fail(self.failure_of(error), cx),
         }
         false

@@ -19,8 +19,8 @@ pub use proxy_status::says_pushback;
 pub use stream::{grpc_answer, stream_answer};
 pub use table::{LoadHint, Pushback, Row, row_of};
 
-/// What was observed and what was allowed, in the unit that belongs to the reason: calls for a bulkhead, what the
-/// cause says for a breaker, attempts or retries for the end of retrying, milliseconds for a clock, bytes or fields for a size.
+/// What was observed and what was allowed, in the unit that belongs to the reason: calls for a bulkhead (connections
+/// where the cause says so), what the cause says for a breaker, attempts or retries for the end of retrying, milliseconds for a clock, bytes or fields for a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// What the proxy saw.

@@ -64,7 +64,13 @@ struct Sentence<'a> {
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.local { self.local_sentence(f) } else { f.write_str(stranger_sentence(self.refusal.reason)) }
+        match self.refusal {
+            _ if self.local => self.local_sentence(f),
+            Refusal { cause: Some(Cause::Connections), .. } => {
+                f.write_str("as many connections as are allowed are open; nothing was sent")
+            }
+            refusal => f.write_str(stranger_sentence(refusal.reason)),
+        }
     }
 }
 
@@ -73,6 +79,9 @@ impl Sentence<'_> {
         let refusal = self.refusal;
         let who = refusal.policy.unwrap_or("the destination");
         match (refusal.reason, refusal.measured()) {
+            (reason, Some(numbers)) if matches!(refusal.cause, Some(Cause::Connections | Cause::ConnectionRate)) => {
+                connections(f, who, reason, numbers)
+            }
             (Reason::BulkheadFull, Some(Numbers { observed, limit })) => write!(
                 f,
                 "{who}{} has {observed} calls in flight and {limit} are allowed; nothing was sent. If the dependency can take more, raise bulkhead.maxConcurrentCalls",
@@ -80,7 +89,7 @@ impl Sentence<'_> {
             ),
             (Reason::BulkheadWaitTimeout, Some(Numbers { observed, limit })) => write!(
                 f,
-                "{who}{} gave no place within {limit} ms (waited {observed} ms); nothing was sent. Raise bulkhead.maxConcurrentCalls or maxWaitDuration, or make the dependency faster",
+                "{who}{} has {observed} calls in flight, {limit} are allowed, and none of them ended within bulkhead.maxWaitDuration; nothing was sent. Raise bulkhead.maxConcurrentCalls, or make the dependency faster",
                 Route(refusal.route)
             ),
             (Reason::CircuitOpen, _) => self.circuit_open(f, who),
@@ -159,6 +168,25 @@ impl Sentence<'_> {
     }
 }
 
+/// Limits on connections. They refuse opaque connections as well, for which only the decision log has words.
+fn connections(f: &mut fmt::Formatter<'_>, who: &str, reason: Reason, numbers: Numbers) -> fmt::Result {
+    let Numbers { observed, limit } = numbers;
+    match reason {
+        Reason::RateLimited => write!(
+            f,
+            "{who} was asked for {observed} new connections in the interval and {limit} are allowed; none was made. If it can take them faster, raise bulkhead.connectionRate"
+        ),
+        Reason::BulkheadWaitTimeout => write!(
+            f,
+            "{who} has {observed} connections open, {limit} are allowed, and none of them became free within bulkhead.maxWaitDuration; nothing was sent. If the dependency can take more, raise bulkhead.maxConnections"
+        ),
+        _ => write!(
+            f,
+            "{who} has {observed} connections open and {limit} are allowed; nothing was sent. If the dependency can take more, raise bulkhead.maxConnections"
+        ),
+    }
+}
+
 /// What is behind a reason, with the numbers in its own unit.
 pub(super) struct Behind<'a> {
     cause: Cause,
@@ -178,6 +206,10 @@ impl fmt::Display for Behind<'_> {
             Cause::Attempt(reason) => {
                 write!(f, "the last attempt: {reason}, {}", stranger_sentence(reason))?;
                 return self.detail.map_or(Ok(()), |detail| write!(f, ": {detail}"));
+            }
+            Cause::Connections => return f.write_str("bulkhead.maxConnections: connections are counted, not calls"),
+            Cause::ConnectionRate => {
+                return f.write_str("bulkhead.connectionRate: new connections are counted, not calls");
             }
             Cause::Breaker(cause) => cause,
         };
@@ -231,7 +263,7 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::AttemptTimeout => "See why it is slow, or raise timeouts.attempt",
         Reason::IdleTimeout => "Raise timeouts.idle if such silence is normal here",
         Reason::DeadlineExpired => "The caller gave less time than this takes",
-        Reason::NoHealthyEndpoint => "`plimsoll status` lists the endpoints",
+        Reason::NoHealthyEndpoint => "`plimsoll endpoints` lists them",
         Reason::ConnectFailure => "Is it running, and is the address right?",
         Reason::DnsFailure => "Check the name in the policy or in the request",
         Reason::UpstreamReset => "It may have been acted on: look at the dependency's log before you send it again",
@@ -296,6 +328,12 @@ mod tests {
         Cause::Breaker(breaker::Cause::Forced),
     ];
 
+    const ON_CONNECTIONS: &[(Reason, Cause)] = &[
+        (Reason::BulkheadFull, Cause::Connections),
+        (Reason::BulkheadWaitTimeout, Cause::Connections),
+        (Reason::RateLimited, Cause::ConnectionRate),
+    ];
+
     #[test]
     fn every_line() {
         let mut lines = String::new();
@@ -312,7 +350,7 @@ mod tests {
         for &cause in CAUSES {
             let reason = match cause {
                 Cause::Attempt(_) => Reason::RetriesExhausted,
-                Cause::Breaker(_) => Reason::CircuitOpen,
+                _ => Reason::CircuitOpen,
             };
             let numbers = Some(Numbers { observed: 3, limit: 3 });
             let policy = Some("shop/fraud-api");
@@ -326,6 +364,14 @@ mod tests {
             push_line(&mut lines, &Refusal { policy: Some("shop/fraud-api"), detail, ..refusal }, true);
             push_line(&mut lines, &Refusal { detail, ..refusal }, false);
         }
+        for &(reason, cause) in ON_CONNECTIONS {
+            let numbers = Some(Numbers { observed: 120, limit: 100 });
+            let refusal = Refusal { cause: Some(cause), numbers, ..Refusal::new(reason) };
+            push_line(&mut lines, &Refusal { policy: Some("shop/ledger"), ..refusal }, true);
+            push_line(&mut lines, &refusal, false);
+        }
+        let detail = Some("the endpoint takes no WebSocket over HTTP/2");
+        push_line(&mut lines, &Refusal { detail, ..Refusal::new(Reason::UpstreamProtocolError) }, true);
         push_line(&mut lines, &Refusal::malformed("both Content-Length and Transfer-Encoding"), true);
         push_line(&mut lines, &Refusal::target_too_long(None), true);
         push_line(

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::catalog::SeriesName;
 use super::reading::Reading;
-use super::stats::{Batch, Slot};
+use super::stats::{Batch, Slot, add_all};
 use super::window::{Scratch, Window};
 use super::{Shared, StatsId};
 use crate::detect::Detected;
@@ -80,6 +80,7 @@ pub(super) struct Totals {
     pub windows: [BTreeMap<String, Window>; 2],
     pub connections: [(u64, u64); 2],
     pub detections: [u64; Detected::ALL.len()],
+    pub floods: [u64; 2],
     pub decisions_dropped: u64,
     pub unlisted: super::unlisted::TopList,
     /// Names by [`StatsId`], as of the last collection; `None` for an id that is no longer a series.
@@ -204,13 +205,12 @@ impl Totals {
                 None => windows.entry(name.dependency.clone()).or_default().add(slot),
             }
         }
-        for (mine, theirs) in self.detections.iter_mut().zip(&batch.detections) {
-            *mine += theirs;
-        }
+        add_all(&mut self.detections, &batch.detections);
         for (mine, theirs) in self.connections.iter_mut().zip(&batch.connections) {
             mine.0 += theirs.0;
             mine.1 += theirs.1;
         }
+        add_all(&mut self.floods, &batch.floods);
         self.decisions_dropped += batch.decisions_dropped;
         for (name, count) in &batch.unlisted {
             self.unlisted.add(name, *count);

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use plimsoll_resilience::Mode;
+use plimsoll_resilience::{Cause, Mode};
 use serde::Serialize;
 
 use super::text::printable;
@@ -36,6 +36,7 @@ pub struct Decision {
     route: Option<String>,
     dependency: String,
     reason: &'static str,
+    cause: Option<&'static str>,
     status: u16,
     block: Option<String>,
     observed: Option<u64>,
@@ -89,6 +90,7 @@ impl Decision {
             route: refusal.route.or(facts.route).map(str::to_owned),
             dependency: policy.unwrap_or(without_policy).to_owned(),
             reason: refusal.reason.as_str(),
+            cause: refusal.cause.map(Cause::as_str),
             status: refusal.status(),
             block: refusal.block.map(str::to_owned),
             observed: refusal.measured().map(|numbers| numbers.observed),

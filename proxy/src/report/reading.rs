@@ -65,6 +65,11 @@ impl<'a> Reading<'a> {
         self.totals.detections
     }
 
+    /// Connections of HTTP/2 that were ended for a flood: inbound, outbound.
+    pub(crate) fn floods(&self) -> [u64; 2] {
+        self.totals.floods
+    }
+
     /// One dependency, or with `None` the whole direction, whose percentiles are then those of the first dependency by name that has some.
     #[must_use]
     pub fn counted(&self, direction: Direction, dependency: Option<&str>) -> Counted {

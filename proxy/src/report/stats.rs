@@ -187,6 +187,8 @@ pub(super) struct Batch {
     pub connections: [(u64, u64); 2],
     /// What connections were found to carry, in the order of [`Detected::ALL`].
     pub detections: [u64; Detected::ALL.len()],
+    /// Connections of HTTP/2 that were ended for a flood, by [`Direction`].
+    pub floods: [u64; 2],
     /// Calls to destinations without a policy, by host. At most [`UNLISTED_HOSTS`] names for each hand-over.
     pub unlisted: HashMap<Box<[u8]>, u64>,
     /// Decisions that were counted but not copied into the log.
@@ -223,6 +225,7 @@ impl Batch {
         }
         self.connections = Default::default();
         self.detections = Default::default();
+        self.floods = Default::default();
         self.unlisted.clear();
         self.decisions_dropped = 0;
     }
@@ -305,7 +308,7 @@ fn micros(value: Duration) -> u64 {
     u64::try_from(value.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn add_all<const N: usize>(mine: &mut [u64; N], theirs: &[u64; N]) {
+pub(super) fn add_all<const N: usize>(mine: &mut [u64; N], theirs: &[u64; N]) {
     for (mine, theirs) in mine.iter_mut().zip(theirs) {
         *mine += theirs;
     }

@@ -87,6 +87,11 @@ impl WorkerReport {
         self.batch.borrow_mut().connection_closed(direction);
     }
 
+    /// A connection of HTTP/2 was ended, since its caller sent more than anybody needs.
+    pub fn flooded(&self, direction: Direction) {
+        self.batch.borrow_mut().floods[direction as usize] += 1;
+    }
+
     /// Latency of the dependency behind a series over the last 30 s, all routes; `None` below 50 samples.
     #[must_use]
     pub fn percentiles(&self, stats: StatsId) -> Option<Percentiles> {

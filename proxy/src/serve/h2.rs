@@ -84,6 +84,7 @@ pub async fn serve(worker: &Rc<Worker>, down: Box<Downstream>) {
     };
     match ended {
         Some(ConnectionError::Flood(what)) => {
+            worker.report.flooded(caller.origin.direction());
             tracing::warn!(peer = %caller.origin.peer, what, "an HTTP/2 connection was ended: its caller sent too many of them");
         }
         Some(error) => tracing::debug!(peer = %caller.origin.peer, %error, "an HTTP/2 connection ended"),

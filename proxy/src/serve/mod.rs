@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use plimsoll_policy::Protocol;
-use plimsoll_resilience::Mode;
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::time::Timestamp;
+use plimsoll_resilience::{Cause, Mode};
 use tokio::net::TcpStream;
 
 use self::listening::{Heard, Listening, idle_until};
@@ -217,7 +217,7 @@ fn too_many_connections<'s>(worker: &Worker, snapshot: &'s Snapshot) -> Refusal<
     refusal.policy = snapshot.inbound().policy.as_deref();
     refusal.block = Some("bulkhead");
     refusal.numbers = Some(Numbers { observed: worker.process.callers.open() as u64, limit });
-    refusal.detail = Some("maxConnections");
+    refusal.cause = Some(Cause::Connections);
     refusal.generation = Some(&snapshot.generation);
     refusal
 }

@@ -137,7 +137,7 @@ pub enum StreamError {
     #[error("the connection broke: {0}")]
     Lost(io::ErrorKind),
     /// The peer broke the protocol, and was told so.
-    #[error("the peer broke the protocol")]
+    #[error("the peer broke the protocol of HTTP/2")]
     Protocol,
 }
 

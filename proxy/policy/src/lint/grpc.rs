@@ -1,5 +1,7 @@
 //! gRPC calls are POST: that decides what a route can match, and what may be repeated.
 
+use plimsoll_resilience::rules::Methods;
+
 use crate::field::At;
 use crate::report::{Problem, Reader};
 use crate::spec::{DependencySpec, Match, Retry, RouteSpec};
@@ -15,6 +17,11 @@ pub(super) fn check(reader: &mut Reader<'_>, spec: &DependencySpec) {
         }
     }
     let only_grpc = protocol(spec) == Protocol::Grpc;
+    let own = spec.retry.written().filter(|_| only_grpc);
+    let of_routes = routes.iter().filter(|route| only_grpc || is_for_grpc(&route.value));
+    for retry in own.into_iter().chain(of_routes.filter_map(|route| route.value.retry.written())) {
+        codes_of_nothing(reader, spec, &retry.value);
+    }
     match spec.retry.written() {
         // Routes inherit it, and those whose calls may be repeated say so.
         Some(retry) if only_grpc && !routes.iter().any(|route| chooses_methods(&route.value)) => {
@@ -46,6 +53,16 @@ fn without_post(reader: &mut Reader<'_>, matching: &Match) {
         let problem = Problem::new("no call reaches this route: gRPC calls are POST");
         reader.warn(methods.node, problem.expected("`grpc` alone"));
     }
+}
+
+/// Who writes codes wants them to act.
+fn codes_of_nothing(reader: &mut Reader<'_>, spec: &DependencySpec, retry: &Retry) {
+    let (Some(methods), Some(codes)) = (retry.methods.written(), retry.grpc_codes.written()) else { return };
+    if !is_on(&retry.mode, spec) || methods.value == Methods::Any || retry.grpc_codes.value().is_empty() {
+        return;
+    }
+    let problem = Problem::new("gRPC calls are POST, which these `methods` leave out: none that was sent is repeated");
+    reader.warn(codes.node, problem.expected("`methods: Any` where a call may run twice"));
 }
 
 /// Only for who did not choose: `methods: Idempotent` may be meant.

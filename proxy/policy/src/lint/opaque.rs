@@ -7,6 +7,8 @@ use crate::spec::{DependencySpec, Target};
 use crate::tree::NodeId;
 use crate::value::{Protocol, TlsMode};
 
+use super::is_on;
+
 const HTTPS: u16 = 443;
 
 pub(super) fn check(reader: &mut Reader<'_>, spec: &DependencySpec) {
@@ -19,9 +21,28 @@ pub(super) fn check(reader: &mut Reader<'_>, spec: &DependencySpec) {
             let problem = Problem::new(format!("`{field}` cannot act with protocol TCP: there are no calls"));
             reader.warn(node, problem.expected("no such line, or a `protocol` that has calls"));
         }
-    } else if !idle.is_empty() {
+        return;
+    }
+    if !idle.is_empty() {
         https_unopened(reader, target, &idle);
     }
+    rate_of_shared_connections(reader, spec, target);
+}
+
+/// The rate holds connections that are carried unread; those that calls are made on are the proxy's own.
+fn rate_of_shared_connections(reader: &mut Reader<'_>, spec: &DependencySpec, target: &Target) {
+    let Some(bulkhead) = spec.bulkhead.written().map(|bulkhead| &bulkhead.value) else { return };
+    let Some(rate) = bulkhead.connection_rate.node() else { return };
+    let protocol = target.protocol.value();
+    if protocol == Protocol::Auto || !is_on(&bulkhead.mode, spec) {
+        return;
+    }
+    let problem = Problem::new(format!(
+        "`connectionRate` cannot act with protocol {}: it holds connections that are passed on unread, and calls share \
+         those of the proxy",
+        protocol.as_str()
+    ));
+    reader.warn(rate, problem.expected("`maxConnections` for those, `maxConcurrentCalls` for the calls"));
 }
 
 /// Whose connections are not opened is told once, with all that does not act on them.
@@ -33,7 +54,8 @@ fn https_unopened(reader: &mut Reader<'_>, target: &Target, idle: &[(NodeId, &'s
     };
     let fields: Vec<_> = idle.iter().map(|(_, field)| format!("`{field}`")).collect();
     let message = format!(
-        "where the application speaks https:// itself the proxy sees connections and no calls, and these cannot act: {}",
+        "where the application speaks https:// itself the proxy sees connections and not the calls in them, and on \
+         those that are redirected here these cannot act: {} (CONNECT, of HTTPS_PROXY, is one call for each tunnel)",
         fields.join(", ")
     );
     let expected = "callers that say http:// (to this port, or to a `listen`), and `tls: {mode: Originate}`";

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::mode::{Mode, Moded};
-use crate::rejection::{Block, Rejected, Rejection};
+use crate::rejection::{Block, Cause, Rejected, Rejection};
 use crate::time::Timestamp;
 use crate::token_bucket::{self, TokenBucket};
 use crate::window::TimeWindow;
@@ -89,7 +89,8 @@ impl State {
         self.asked.add(place, 0);
         self.bucket.try_take(now).map_err(|rejected| {
             let (observed, limit) = (self.asked.totals(now)[0], self.bucket.config().amount());
-            Rejected { observed: observed.into(), limit: limit.into(), ..rejected }
+            let cause = Some(Cause::ConnectionRate);
+            Rejected { cause, observed: observed.into(), limit: limit.into(), ..rejected }
         })
     }
 }

@@ -191,6 +191,8 @@ fn busy(proxy: &Served, worker: &crate::report::WorkerReport) {
     worker.connection_opened(Direction::Outbound);
     worker.connection_opened(Direction::Outbound);
     worker.connection_closed(Direction::Outbound);
+    worker.detected(crate::detect::Detected::Http2);
+    worker.flooded(Direction::Inbound);
     for millis in 1..=60 {
         worker.started(fraud);
         let latency = Some(Duration::from_millis(millis));
@@ -295,6 +297,9 @@ fn metrics_are_valid_and_say_the_same() {
                 r#"plimsoll_policy_fields_ineffective{dependency="shop/fraud-api"} 0"#,
                 r#"plimsoll_policy_fields_ineffective{dependency="shop/ledger"} 2"#,
                 r#"plimsoll_connections{direction="outbound"} 1"#,
+                r#"plimsoll_protocol_detections_total{result="HTTP2"} 1"#,
+                r#"plimsoll_http2_floods_total{direction="inbound"} 1"#,
+                r#"plimsoll_http2_floods_total{direction="outbound"} 0"#,
                 "plimsoll_policy_generation 3",
                 "plimsoll_contested_addresses 2",
                 "plimsoll_metric_series_dropped_total 0",

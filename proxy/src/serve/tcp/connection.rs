@@ -12,7 +12,7 @@ use plimsoll_resilience::Mode;
 use plimsoll_resilience::flight::{Action, Attempt, Call, Failure, Flight, Safety};
 use plimsoll_resilience::protection::Protection;
 use plimsoll_resilience::reason::Reason;
-use plimsoll_resilience::rejection::{Block, EndpointKey, Rejected, Rejection};
+use plimsoll_resilience::rejection::{Block, Cause, EndpointKey, Rejected, Rejection};
 use plimsoll_resilience::time::Timestamp;
 
 use super::flow::Lender;
@@ -52,6 +52,8 @@ pub(super) struct Connection {
     /// What the endpoint has said before it was clear that this is for us.
     pub(super) greeting: BytesMut,
     pub(super) endpoint: Option<SocketAddr>,
+    /// Why there is no connection, in words.
+    pub(super) no_way: Option<Box<str>>,
     turn: Option<usize>,
     pub(super) rejected: Option<Rejection>,
     pub(super) end: Option<End>,
@@ -103,6 +105,7 @@ impl Connection {
             relay: Relay::new(BytesMut::new(), BytesMut::new()),
             greeting: BytesMut::new(),
             endpoint: None,
+            no_way: None,
             turn: None,
             rejected: None,
             end: None,
@@ -315,7 +318,7 @@ impl Connection {
     fn too_many_connections(&self, open: usize, max: usize) -> Rejected {
         let waits = self.service().connections.is_some_and(|limit| !limit.config.max_wait.is_zero());
         let reason = if waits { Reason::BulkheadWaitTimeout } else { Reason::BulkheadFull };
-        Rejected::new(reason, open as u64, max as u64)
+        Rejected { cause: Some(Cause::Connections), ..Rejected::new(reason, open as u64, max as u64) }
     }
 
     /// Goes on with getting a connection. True when that came to something.
@@ -356,7 +359,8 @@ impl Connection {
                 self.way = Way::Open(Upstream::new(dialed.transport, dialed.address, dependency, 0, dialed.socket));
                 self.tell(cx, |flight, _, now| flight.handle_connected(now));
             }
-            Err(DialError::Failed(failure, _)) => {
+            Err(DialError::Failed(failure, why)) => {
+                self.no_way = Some(why);
                 self.tell(cx, |flight, shared, now| flight.handle_failed(failure, shared, now));
             }
             Err(DialError::Loop) => {

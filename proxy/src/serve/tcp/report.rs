@@ -60,6 +60,7 @@ impl Connection {
     pub(super) fn would_refuse(&self, rejected: &Rejected) {
         let mut refusal = self.named(Refusal::new(rejected.reason));
         refusal.block = Some(Block::Bulkhead.as_str());
+        refusal.cause = rejected.cause;
         refusal.numbers = Some(Numbers { observed: rejected.observed, limit: rejected.limit });
         let host = host(self.name.as_deref(), &self.down.origin);
         self.worker.report.would_refuse(self.route().stats.id(), &refusal, &self.facts(&host));
@@ -78,7 +79,11 @@ impl Connection {
     }
 
     fn refusal_of(&self, rejection: &Rejection) -> Refusal<'_> {
-        self.named(Refusal::from_rejection(rejection, self.now))
+        let mut refusal = self.named(Refusal::from_rejection(rejection, self.now));
+        if matches!(rejection.reason, Reason::ConnectFailure | Reason::DnsFailure | Reason::TlsFailure) {
+            refusal.detail = self.no_way.as_deref();
+        }
+        refusal
     }
 
     fn named<'r>(&'r self, mut refusal: Refusal<'r>) -> Refusal<'r> {
