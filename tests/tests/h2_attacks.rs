@@ -306,7 +306,7 @@ struct Scene {
 impl Scene {
     fn start(handler: impl Fn(&upstream::Request) -> upstream::Script + Send + Sync + 'static) -> Scene {
         let server = Upstream::start(handler);
-        let mut dependency = listened("fraud-api", server.address, "  timeouts: {request: 30s}");
+        let mut dependency = listened("fraud-api", server.address, "  timeouts: {connect: 10s, request: 30s}");
         dependency.policy = dependency.policy.replace("target:", "target:\n    upstreamProtocol: HTTP1");
         let proxy = Setup::new().workers(1).policy(&dependency.policy).start();
         let http1 = load::Load::start(dependency.listen, 2, &Ask::get());
@@ -439,7 +439,7 @@ fn servers_that_flood_end_their_own_calls_alone() {
         if !cut || grown > MOST_GROWN {
             wrong.push(format!("{name}: {seen:?}, {} MiB more memory", grown >> 20));
         }
-        plimsoll_tests::eventually("the connection of the server is ended", || ended.load(Ordering::SeqCst));
+        eventually("the connection of the server is ended", || ended.load(Ordering::SeqCst));
     }
     scene.finish();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

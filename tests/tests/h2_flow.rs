@@ -21,7 +21,7 @@ const BODY: usize = 512 * 1024;
 
 /// One dependency behind a proxy with one worker, so that everything that can be shared is.
 fn proxied(server: SocketAddr, upstream_protocol: &str) -> (Listened, Proxy) {
-    let mut dependency = listened("fraud-api", server, "  timeouts: {request: 120s}");
+    let mut dependency = listened("fraud-api", server, "  timeouts: {connect: 10s, request: 120s}");
     let target = format!("target:\n    upstreamProtocol: {upstream_protocol}");
     dependency.policy = dependency.policy.replace("target:", &target);
     let proxy = Setup::new().workers(1).policy(&dependency.policy).start();
@@ -124,8 +124,8 @@ fn a_body_that_nobody_takes_leaves_the_others_alone() {
     // Bodies of `/held` stay in the socket; the others are read before they are answered.
     let slow = Upstream::start_early(move |_| vec![Step::Ignore(held.clone()), Step::Close]);
     let server = Upstream::start(|request| upstream::ok(&request.body.len().to_string()));
-    let mut dependency = listened("fraud-api", server.address, "  timeouts: {request: 120s}");
-    let mut held_back = listened("slow-api", slow.address, "  timeouts: {request: 120s}");
+    let mut dependency = listened("fraud-api", server.address, "  timeouts: {connect: 10s, request: 120s}");
+    let mut held_back = listened("slow-api", slow.address, "  timeouts: {connect: 10s, request: 120s}");
     for (one, host) in [(&mut dependency, "fast.internal"), (&mut held_back, "slow.internal")] {
         let target = format!("target:\n    upstreamProtocol: HTTP1\n    hosts: [\"{host}\"]");
         one.policy = one.policy.replace("target:", &target);

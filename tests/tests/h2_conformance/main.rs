@@ -85,7 +85,7 @@ const PROXY_DIFFERS: [&str; 12] = [
 
 /// Runs the table through a proxy before `server`.
 fn proxied(server: SocketAddr, upstream_protocol: &str) {
-    let mut dependency = listened("fraud-api", server, "");
+    let mut dependency = listened("fraud-api", server, "  timeouts: {connect: 10s}");
     let target = format!("target:\n    protocol: HTTP2\n    upstreamProtocol: {upstream_protocol}");
     dependency.policy = dependency.policy.replace("target:", &target);
     let _proxy = Setup::new().policy(&dependency.policy).start();
