@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use plimsoll_tests::eventually;
 use plimsoll_tests::h2::frame::{self, code, frame, setting};
 use plimsoll_tests::h2::{Load, PREFACE, Peer, Server, Session, hpack, request};
-use plimsoll_tests::load::{self, Ask};
+use plimsoll_tests::load::{self, Ask, Tally};
 use plimsoll_tests::proxy::{Proxy, Setup, listened};
 use plimsoll_tests::upstream::{self, Upstream};
 
@@ -319,26 +319,28 @@ impl Scene {
     fn finish(self) {
         self.http1.wait_for_more(20);
         self.http2.wait_for_more(20);
-        for tally in [self.http1.finish(), self.http2.finish()] {
-            assert!(tally.failures.is_empty(), "{:?}", &tally.failures[..tally.failures.len().min(3)]);
-            assert_eq!((tally.ok(), tally.closed), (tally.answers(), 0), "{tally:?}");
-            assert_eq!(tally.connections, 2, "nobody had to connect again: {tally:?}");
-        }
+        assert_unharmed(&self.http1.finish());
+        assert_unharmed(&self.http2.finish());
     }
+}
+
+/// Two connections of neighbours: every call was answered, and nobody had to connect again.
+fn assert_unharmed(tally: &Tally) {
+    assert!(tally.failures.is_empty(), "{:?}", &tally.failures[..tally.failures.len().min(3)]);
+    assert_eq!((tally.ok(), tally.closed, tally.connections), (tally.answers(), 0, 2), "{tally:?}");
 }
 
 /// What the proxy may grow by: some megabytes of buffers and tables, and nothing that grows with the length of an attack.
 const MOST_GROWN: u64 = 24 << 20;
 
-#[test]
-fn floods_are_refused_and_harm_nobody() {
-    let scene = Scene::start(|_| upstream::ok("ok"));
+/// Makes every attack on `listen`, whose calls go in `direction`, and holds that each has ended as it should.
+fn make_all(proxy: &Proxy, listen: SocketAddr, direction: &str) {
     let (mut wrong, mut calmed) = (Vec::new(), 0.0);
     for attack in attacks() {
-        let before = resident(&scene.proxy);
+        let before = resident(proxy);
         let begun = Instant::now();
-        let end = run(&attack, scene.listen);
-        let grown = resident(&scene.proxy).saturating_sub(before);
+        let end = run(&attack, listen);
+        let grown = resident(proxy).saturating_sub(before);
         println!("{:34} {end:?}, {} KiB more, {:?}", attack.name, grown >> 10, begun.elapsed());
         calmed += f64::from(u8::from(end == CALM));
         if !attack.allowed.contains(&end) {
@@ -348,10 +350,27 @@ fn floods_are_refused_and_harm_nobody() {
             wrong.push(format!("{}: {} MiB more memory", attack.name, grown >> 20));
         }
     }
-    let counted = || scene.proxy.admin.metric("plimsoll_http2_floods_total", &[("direction", "outbound")]);
-    eventually("each flood is counted", || counted() >= calmed);
-    scene.finish();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let counted = || proxy.admin.metric("plimsoll_http2_floods_total", &[("direction", direction)]);
+    eventually("each flood is counted", || counted() >= calmed);
+}
+
+#[test]
+fn floods_are_refused_and_harm_nobody() {
+    let scene = Scene::start(|_| upstream::ok("ok"));
+    make_all(&scene.proxy, scene.listen, "outbound");
+    scene.finish();
+}
+
+#[test]
+fn floods_of_strangers_are_refused_and_harm_nobody() {
+    let app = Server::answering("ok");
+    let proxy = Setup::new().workers(1).arg("--app").arg(app.address.to_string()).start();
+    let neighbours = Load::start(proxy.inbound, 2, 2);
+    neighbours.wait_for_more(100);
+    make_all(&proxy, proxy.inbound, "inbound");
+    neighbours.wait_for_more(20);
+    assert_unharmed(&neighbours.finish());
 }
 
 #[test]
