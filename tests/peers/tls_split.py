@@ -2,6 +2,7 @@
 import socket
 import ssl
 import sys
+import time
 
 host, port, name, authority, size = sys.argv[1:]
 context = ssl.create_default_context(cafile=authority)
@@ -19,6 +20,9 @@ def step(wire, action, pieces=None):
         data = outgoing.read()
         for start in range(0, len(data), pieces or len(data) or 1):
             wire.sendall(data[start:start + (pieces or len(data))])
+            if pieces and start == 0:
+                # Whoever reads has read the first piece before the second is sent.
+                time.sleep(0.05)
         if result is not None:
             return result
         received = wire.recv(65536)

@@ -105,7 +105,7 @@ fn unopened_tls_belongs_to_the_dependency_that_it_names() {
         let openssl = openssl.arg("-connect").arg(address.to_string()).stdin(std::process::Stdio::null());
         assert!(stage.succeed(openssl).contains("Verification: OK"));
         // A ClientHello that comes in pieces is one all the same.
-        for size in ["3", "10", "100"] {
+        for size in ["1", "5", "100"] {
             let mut split = script_command("tls_split.py");
             split.args([&address.ip().to_string(), &port.to_string(), "secure.internal", &ca, size]);
             stage.succeed(&mut split);
@@ -121,7 +121,7 @@ fn unopened_tls_belongs_to_the_dependency_that_it_names() {
         assert_ne!(code, Some(0), "{refusal}");
         assert_eq!(said(ask("plain.internal", "/hello", &[])), "hello");
         let mut split = script_command("tls_split.py");
-        split.args([&address.ip().to_string(), &port.to_string(), "secure.internal", &ca, "3"]);
+        split.args([&address.ip().to_string(), &port.to_string(), "secure.internal", &ca, "1"]);
         assert_ne!(stage.among_clients(|| run(&mut split)).0, Some(0), "the name was found in the pieces");
         stage.among_clients(|| proxy.admin.assert_no_bugs());
     });

@@ -95,6 +95,12 @@ impl Peek {
     }
 }
 
+/// Whether `bytes`, too few to tell, may be the beginning of a ClientHello.
+#[must_use]
+pub fn may_be_tls(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&tls::HANDSHAKE)
+}
+
 /// Says what a connection that begins with `bytes` carries.
 #[must_use]
 pub fn peek(bytes: &[u8]) -> Peek {

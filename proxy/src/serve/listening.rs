@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_resilience::time::Timestamp;
 
 use super::Downstream;
-use crate::detect::{Habit, Peek, Verdict, peek};
+use crate::detect::{Habit, Peek, Verdict, may_be_tls, peek};
 use crate::forward::io::poll_read;
 use crate::runtime::drain::Phase;
 use crate::runtime::worker::Worker;
@@ -88,7 +88,7 @@ impl Listening {
             Peek::Maybe { verdict, at_least } => {
                 self.at_least = at_least;
                 if self.leans.as_ref().is_none_or(|(leans, _)| *leans != verdict) {
-                    let until = worker.now() + self.patience(&verdict);
+                    let until = worker.now() + self.patience(&verdict, bytes);
                     self.leans = Some((verdict, until));
                 }
                 None
@@ -96,10 +96,13 @@ impl Listening {
         }
     }
 
-    fn patience(&self, verdict: &Verdict) -> Duration {
+    fn patience(&self, verdict: &Verdict, bytes: &[u8]) -> Duration {
         match verdict {
             Verdict::Http1 | Verdict::Http2 => PATIENCE_HTTP,
             Verdict::Tls(_) => PATIENCE_TLS,
+            // What may become a ClientHello may name whose the connection is: TLS is what is spoken where nothing else is
+            // known, too.
+            Verdict::Opaque if may_be_tls(bytes) => PATIENCE_TEXT,
             Verdict::Opaque if self.habit == Some(Habit::Opaque) => Duration::ZERO,
             Verdict::Opaque => PATIENCE_TEXT,
         }
