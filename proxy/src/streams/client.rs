@@ -64,7 +64,7 @@ impl Handle {
     /// Whether it takes one more stream now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        !self.is_closed() && self.peer.open() < self.streams.current_max_send_streams()
+        !self.is_closed() && self.peer.open() < self.streams.current_max_send_streams().min(settings::SHARING)
     }
 
     /// Whether it never takes a new stream again.

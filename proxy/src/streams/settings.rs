@@ -12,10 +12,13 @@ use std::time::Duration;
 
 /// Room for one stream's data. At 2 ms to and fro it carries 64 MB/s for each stream.
 const STREAM_WINDOW: u32 = 128 * 1024;
-/// From callers: sixteen calls whose dependencies do not read, before others on the same connection notice.
-const CALLER_WINDOW: u32 = 16 * STREAM_WINDOW;
-/// From endpoints: many callers share the connection, and those who do not read must not stop the rest.
-const ENDPOINT_WINDOW: u32 = 128 * STREAM_WINDOW;
+/// From callers: sixty-four calls whose dependencies do not read, before others on the same connection notice. That is
+/// 8 MiB at most, and nothing before it is used.
+const CALLER_WINDOW: u32 = 64 * STREAM_WINDOW;
+/// Calls on one connection to an endpoint, whatever more the endpoint allows: another connection takes the next.
+pub(super) const SHARING: usize = 128;
+/// From endpoints: callers of all kinds share the connection, and however many of them do not read, the rest has room.
+const ENDPOINT_WINDOW: u32 = SHARING as u32 * STREAM_WINDOW;
 /// Frames of the smallest size that may be agreed on: a larger one of one stream makes all the others wait for its end.
 const FRAME: u32 = 16 * 1024;
 /// See the module documentation.
