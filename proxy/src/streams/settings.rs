@@ -41,8 +41,9 @@ const RESET_MEMORY: Duration = Duration::from_secs(1);
 const RESET_STREAMS: usize = 256;
 /// Streams that a caller has begun and reset before we looked at them: we look when all that has arrived is read.
 const UNSEEN_RESETS: usize = CONCURRENT_STREAMS as usize;
-/// Malformed or refused streams in the life of a connection of a caller.
-const ERROR_RESETS: usize = 1024;
+/// Malformed or refused streams in the life of a connection: no limit, since one for life ends every connection that lives
+/// long enough, with all the calls on it. How many there may be at a time is bounded in `watch`.
+const ERROR_RESETS: Option<usize> = None;
 
 pub(super) fn server() -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
@@ -58,7 +59,7 @@ pub(super) fn server() -> h2::server::Builder {
         .reset_stream_duration(RESET_MEMORY)
         .max_concurrent_reset_streams(RESET_STREAMS)
         .max_pending_accept_reset_streams(UNSEEN_RESETS)
-        .max_local_error_reset_streams(Some(ERROR_RESETS))
+        .max_local_error_reset_streams(ERROR_RESETS)
         .enable_connect_protocol();
     builder
 }
@@ -76,7 +77,7 @@ pub(super) fn client() -> h2::client::Builder {
         .data_frame_budget(SMALL_DATA * ENDPOINT_WINDOW as usize)
         .reset_stream_duration(RESET_MEMORY)
         .max_concurrent_reset_streams(RESET_STREAMS)
-        .max_local_error_reset_streams(Some(ERROR_RESETS))
+        .max_local_error_reset_streams(ERROR_RESETS)
         // Nobody asked us for what a server would push.
         .enable_push(false);
     builder
