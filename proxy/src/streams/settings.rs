@@ -1,8 +1,8 @@
 //! What we tell peers of HTTP/2, and what we hold them to. Each number is a choice; this is where they are made.
 //!
 //! **Windows.** A window is memory that a peer may fill while the other side of the call is slow, and the room that keeps a
-//! fast call from waiting for a WINDOW_UPDATE. The window of a connection is many times that of a stream: otherwise a few
-//! slow calls would hold it all, and every other call on the connection would stand still behind them.
+//! fast call from waiting for a WINDOW_UPDATE. The window of a connection is that of all its streams together: so a slow call
+//! stops itself and never another on the same connection, however many are slow. It costs nothing until it is filled.
 //!
 //! **Heads.** Our own limit is 64 KiB of text (`plimsoll_h1::Limits`), and who exceeds it is answered by us, with a reason.
 //! The crate counts 32 bytes more for each field, answers on its own (431 without a body) and tells nobody. So it is given a
@@ -10,15 +10,15 @@
 
 use std::time::Duration;
 
-/// Room for one stream's data. At 2 ms to and fro it carries 64 MB/s for each stream.
-const STREAM_WINDOW: u32 = 128 * 1024;
-/// From callers: sixty-four calls whose dependencies do not read, before others on the same connection notice. That is
-/// 8 MiB at most, and nothing before it is used.
-const CALLER_WINDOW: u32 = 64 * STREAM_WINDOW;
-/// Calls on one connection to an endpoint, whatever more the endpoint allows: another connection takes the next.
-pub(super) const SHARING: usize = 128;
-/// From endpoints: callers of all kinds share the connection, and however many of them do not read, the rest has room.
-const ENDPOINT_WINDOW: u32 = SHARING as u32 * STREAM_WINDOW;
+/// Room for the data of one call from a caller, who is near: at 1 ms to and fro it carries 64 MB/s.
+pub(super) const CALLER_STREAM: u32 = 64 * 1024;
+const CALLER_WINDOW: u32 = CONCURRENT_STREAMS * CALLER_STREAM;
+/// Room for the data of one answer; endpoints may be far.
+const ENDPOINT_STREAM: u32 = 128 * 1024;
+const ENDPOINT_WINDOW: u32 = ENDPOINT_STREAMS * ENDPOINT_STREAM;
+/// Calls in flight on one connection to an endpoint, whatever more it allows: another connection costs less than a larger
+/// window, and spreads calls over its threads.
+pub(super) const ENDPOINT_STREAMS: u32 = 128;
 /// Frames of the smallest size that may be agreed on: a larger one of one stream makes all the others wait for its end.
 const FRAME: u32 = 16 * 1024;
 /// See the module documentation.
@@ -32,9 +32,11 @@ const ASSUMED_STREAMS: usize = 100;
 const SEND_BUFFER: usize = 64 * 1024;
 /// The compression table of each direction (RFC 7541): the default. A larger one saves little between neighbours.
 const HEADER_TABLE: u32 = 4096;
-/// What data may cost in frames smaller than 256 bytes that nobody has read yet, where each counts as that many: eight
-/// times the window, so that whoever sends messages of 32 bytes to a slow reader is stopped by the window, not ended.
-const SMALL_DATA: usize = 8;
+/// What unread data may cost in frames smaller than 256 bytes, where each counts as that many; who exceeds it ends the
+/// connection. From endpoints so much that every stream may fill its window with messages of 32 bytes: many callers share the
+/// connection, and one that does not read must not end it. From a caller it is its own connection, and it may be a stranger.
+const ENDPOINT_SMALL_DATA: usize = 8 * ENDPOINT_WINDOW as usize;
+const CALLER_SMALL_DATA: usize = CALLER_WINDOW as usize;
 /// Streams that we reset are remembered for so long, to ignore what was on its way, and so many of them. A second covers
 /// the way there and back; more at once only means that late frames are answered by another reset.
 const RESET_MEMORY: Duration = Duration::from_secs(1);
@@ -48,14 +50,14 @@ const ERROR_RESETS: Option<usize> = None;
 pub(super) fn server() -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
-        .initial_window_size(STREAM_WINDOW)
+        .initial_window_size(CALLER_STREAM)
         .initial_connection_window_size(CALLER_WINDOW)
         .max_frame_size(FRAME)
         .max_header_list_size(HEADER_LIST)
         .max_concurrent_streams(CONCURRENT_STREAMS)
         .max_send_buffer_size(SEND_BUFFER)
         .header_table_size(HEADER_TABLE)
-        .data_frame_budget(SMALL_DATA * CALLER_WINDOW as usize)
+        .data_frame_budget(CALLER_SMALL_DATA)
         .reset_stream_duration(RESET_MEMORY)
         .max_concurrent_reset_streams(RESET_STREAMS)
         .max_pending_accept_reset_streams(UNSEEN_RESETS)
@@ -67,14 +69,14 @@ pub(super) fn server() -> h2::server::Builder {
 pub(super) fn client() -> h2::client::Builder {
     let mut builder = h2::client::Builder::new();
     builder
-        .initial_window_size(STREAM_WINDOW)
+        .initial_window_size(ENDPOINT_STREAM)
         .initial_connection_window_size(ENDPOINT_WINDOW)
         .max_frame_size(FRAME)
         .max_header_list_size(HEADER_LIST)
         .initial_max_send_streams(ASSUMED_STREAMS)
         .max_send_buffer_size(SEND_BUFFER)
         .header_table_size(HEADER_TABLE)
-        .data_frame_budget(SMALL_DATA * ENDPOINT_WINDOW as usize)
+        .data_frame_budget(ENDPOINT_SMALL_DATA)
         .reset_stream_duration(RESET_MEMORY)
         .max_concurrent_reset_streams(RESET_STREAMS)
         .max_local_error_reset_streams(ERROR_RESETS)
