@@ -106,9 +106,10 @@ fn render(decision: &Decision, now: Option<&Dependency>, paint: Paint) -> String
 fn title(decision: &Decision, paint: Paint) -> String {
     let reason = paint.apply(Tone::Bad, &decision.reason);
     // A connection that is not HTTP gets no answer.
-    let status = match is_opaque(decision) {
-        true => Some("reset".to_owned()),
-        false => decision.status.map(|status| status.to_string()),
+    let status = match &decision.grpc_code {
+        _ if is_opaque(decision) => Some("reset".to_owned()),
+        Some(code) => Some(format!("gRPC {code}")),
+        None => decision.status.map(|status| status.to_string()),
     };
     let call = [decision.method.as_deref(), decision.host.as_deref()];
     let answer = [Some("->"), status.as_deref(), Some(&reason)];
@@ -190,7 +191,7 @@ fn present(now: &Dependency) -> String {
         facts.push(format!("{} of {} permits out{of}", count(bulkhead.in_flight), count(bulkhead.limit)));
     }
     if let Some(limit) = now.connections.limit {
-        facts.push(format!("{} of {} connections open", count(now.connections.open), count(limit)));
+        facts.push(format!("{} of at most {} connections open", count(now.connections.open), count(limit)));
     }
     if let Some(rate) = &now.connection_rate {
         let interval = span(milliseconds(rate.interval_ms));

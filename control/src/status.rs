@@ -103,14 +103,16 @@ fn dependencies(status: &Status) -> Table {
     table
 }
 
-/// What callers speak, and what the endpoints are spoken to in where that differs: `GRPC`, `HTTP1 -> HTTP2+TLS`.
+/// What callers speak, and what the endpoints are spoken to in where that differs: `GRPC`, `GRPC -> TLS`,
+/// `HTTP1 -> HTTP2+TLS`.
 fn speaks(dependency: &Dependency) -> String {
     let (from, to) = (dependency.protocol.as_str(), dependency.upstream_protocol.as_str());
-    let to = if matches!(to, "" | "Same") { from } else { to };
-    match &dependency.tls {
-        Some(_) => format!("{from} -> {to}+TLS"),
-        None if to != from => format!("{from} -> {to}"),
-        None => from.to_owned(),
+    let is_same = matches!(to, "" | "Same") || to == from;
+    match (&dependency.tls, is_same) {
+        (Some(_), true) => format!("{from} -> TLS"),
+        (Some(_), false) => format!("{from} -> {to}+TLS"),
+        (None, true) => from.to_owned(),
+        (None, false) => format!("{from} -> {to}"),
     }
 }
 
@@ -220,7 +222,7 @@ fn notes(status: &Status) -> Vec<String> {
 fn sockets(dependency: &Dependency) -> Option<String> {
     let limit = dependency.connections.limit?;
     let observed = observed(dependency.connections.mode.as_deref());
-    Some(format!("{} of {} connections are open{observed}.", count(dependency.connections.open), count(limit)))
+    Some(format!("{} of at most {} connections open{observed}.", count(dependency.connections.open), count(limit)))
 }
 
 fn connection_rate(dependency: &Dependency) -> Option<String> {
@@ -288,7 +290,12 @@ fn unlisted(status: &Status) -> String {
     let unlisted = &status.unlisted;
     let top: Vec<_> =
         unlisted.top.iter().take(5).map(|to| format!("{} ({})", to.destination, count(to.requests))).collect();
-    let most = if top.is_empty() { String::new() } else { format!(", most of them to {}", top.join(", ")) };
+    let told: u64 = unlisted.top.iter().take(5).map(|to| to.requests).sum();
+    let most = match top.is_empty() {
+        true => String::new(),
+        false if told == unlisted.requests_total => format!(", to {}", top.join(", ")),
+        false => format!(", most of them to {}", top.join(", ")),
+    };
     format!("without a policy: {}{most}", plural(unlisted.requests_total, "call"))
 }
 

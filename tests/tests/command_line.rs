@@ -72,6 +72,32 @@ fn push_hands_policy_over_and_says_who_refused() {
 }
 
 #[test]
+fn what_is_spoken_and_every_endpoint_are_shown() {
+    let (good, bad) = (Upstream::start(|_| upstream::ok("ok")), Upstream::start(|_| upstream::answer(500, &[], "no")));
+    let spec = "  loadBalancing: {algorithm: LeastRequest}\n  circuitBreaker: {scope: Endpoint, consecutiveFailures: 1, \
+                waitDurationInOpenState: 60s}\n  bulkhead: {maxConcurrentCalls: 9, maxConnections: 7}";
+    let dependency = listened("fraud-api", good.address, spec);
+    let (one, both) = (format!("\"{}\"", good.address), format!("\"{}\", \"{}\"", good.address, bad.address));
+    let policy = dependency.policy.replace(&one, &both).replace("target:", "target:\n    protocol: HTTP1");
+    let proxy = Setup::new().workers(1).policy(&policy).start();
+    let answers = (0..20).map(|_| Client::connect(dependency.listen).get("/").status);
+    assert_eq!(answers.filter(|status| *status == 500).count(), 1, "one call is enough to open a breaker");
+    let said = succeed(&mut ask(&proxy, &["status"]));
+    for part in ["HTTP1", " of at most 7 connections open", &format!("endpoint {} is CircuitOpen", bad.address)] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = succeed(&mut ask(&proxy, &["endpoints"]));
+    let line = |address: &str| said.lines().find(|line| line.contains(address)).unwrap_or_default().to_owned();
+    let (good, bad) = (line(&good.address.to_string()), line(&bad.address.to_string()));
+    assert!(good.contains("Healthy") && good.contains("LeastRequest"), "{said}");
+    assert!(bad.contains("CircuitOpen"), "{said}");
+    let json = succeed(&mut ask(&proxy, &["endpoints", "-o", "json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json[0]["dependency"], &json[0]["load"]["in_flight"]), (&"shop/fraud-api".into(), &0.into()));
+    assert_eq!((&json[1]["state"], &json[1]["source"]["kind"]), (&"CircuitOpen".into(), &"Static".into()));
+}
+
+#[test]
 fn status_circuits_and_explain_tell_what_is_going_on() {
     let server = Upstream::start(|_| upstream::answer(500, &[], "no"));
     let breaker = "  circuitBreaker: {slidingWindowType: Count, slidingWindowSize: 10, minimumNumberOfCalls: 5, \

@@ -61,6 +61,9 @@ fn endpoints_follow_their_name() {
     let asked = names.asked("fraud.example");
     eventually("the name server was asked in vain", || names.asked("fraud.example") > asked);
     assert_eq!(call(), "new");
+    let source = || proxy.admin.dependency("fraud")["endpoint_source"].clone();
+    eventually("status says so", || source()["last_error"].is_string());
+    assert_eq!((&source()["name"], &source()["records"]), (&"fraud.example".into(), &"A/AAAA".into()));
     proxy.admin.assert_no_bugs();
 }
 
@@ -86,7 +89,11 @@ fn services_share_calls_by_weight_and_leave_none_to_a_later_priority() {
         assert_eq!(client.get("/").status, 200);
     }
     assert_eq!((big.requests(), small.requests(), spare.requests()), (30, 10, 0));
-    assert_eq!(endpoints(&proxy, "fraud").len(), 2, "each is told once");
+    let told = proxy.admin.dependency("fraud");
+    let shares: Vec<_> = told["endpoints"].as_array().unwrap().iter().map(|one| one["places"].as_u64()).collect();
+    assert_eq!(shares, [Some(3), Some(1)], "each is told once, with its share: {told}");
+    let source = &told["endpoint_source"];
+    assert_eq!((&source["records"], &source["ttl_ms"]), (&"SRV".into(), &300_000.into()), "{told}");
     assert_eq!(names.asked("spare.example"), 0);
 }
 

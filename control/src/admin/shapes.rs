@@ -351,6 +351,8 @@ pub struct Decision {
     pub cause: Option<String>,
     /// The HTTP status that was answered.
     pub status: Option<u16>,
+    /// The gRPC status, where it was a gRPC call that was answered.
+    pub grpc_code: Option<String>,
     /// The block of the policy that decided.
     pub block: Option<String>,
     /// What was seen.

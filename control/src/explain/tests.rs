@@ -75,6 +75,12 @@ fn a_connection_too_many() {
 }
 
 #[test]
+fn a_grpc_call_is_told_with_its_own_status() {
+    let decision = Decision { status: Some(200), grpc_code: Some("Unavailable".into()), ..decision() };
+    assert!(title(&decision, Paint::PLAIN).ends_with("POST fraud.internal -> gRPC Unavailable BulkheadFull"));
+}
+
+#[test]
 fn a_handshake_that_failed() {
     let failed = Decision {
         reason: "TlsFailure".into(),

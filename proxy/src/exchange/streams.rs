@@ -331,7 +331,10 @@ impl Exchange {
                 self.tell_tls(&refused);
                 self.fail(Failure::Tls, cx);
             }
-            None if error == StreamError::Protocol => self.broke_protocol(&error.to_string(), cx),
+            None if error == StreamError::Protocol => {
+                let what = "the endpoint does not speak HTTP/2, in which it was asked, or broke its rules";
+                self.broke_protocol(what, cx);
+            }
             None => self.fail(self.failure_of(error), cx),
         }
         false
@@ -339,10 +342,7 @@ impl Exchange {
 
     /// What a caller's stream is reset with when its answer was cut for `reason`.
     pub(super) fn set_cut_code(&mut self, reason: Reason) {
-        if self.tunnel {
-            // RFC 9113 8.5.
-            self.cut_code = Code::CONNECT_ERROR;
-        } else if reason == Reason::UpstreamProtocolError {
+        if reason == Reason::UpstreamProtocolError {
             self.cut_code = Code::INTERNAL_ERROR;
         }
     }

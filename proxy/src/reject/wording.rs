@@ -174,15 +174,15 @@ fn connections(f: &mut fmt::Formatter<'_>, who: &str, reason: Reason, numbers: N
     match reason {
         Reason::RateLimited => write!(
             f,
-            "{who} was asked for {observed} new connections in the interval and {limit} are allowed; none was made. If it can take them faster, raise bulkhead.connectionRate"
+            "new connections to {who} came too fast: {observed} in the interval of bulkhead.connectionRate, which allows {limit}; this one was not made. If it can take them faster, raise the rate"
         ),
         Reason::BulkheadWaitTimeout => write!(
             f,
-            "{who} has {observed} connections open, {limit} are allowed, and none of them became free within bulkhead.maxWaitDuration; nothing was sent. If the dependency can take more, raise bulkhead.maxConnections"
+            "{who} has {observed} of at most {limit} connections open, and none became free within bulkhead.maxWaitDuration; nothing was sent. If the dependency can take more, raise bulkhead.maxConnections"
         ),
         _ => write!(
             f,
-            "{who} has {observed} connections open and {limit} are allowed; nothing was sent. If the dependency can take more, raise bulkhead.maxConnections"
+            "{who} has {observed} of at most {limit} connections open; nothing was sent. If the dependency can take more, raise bulkhead.maxConnections"
         ),
     }
 }

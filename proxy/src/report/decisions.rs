@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use plimsoll_resilience::codes::GrpcCode;
 use plimsoll_resilience::{Cause, Mode};
 use serde::Serialize;
 
@@ -38,6 +39,7 @@ pub struct Decision {
     reason: &'static str,
     cause: Option<&'static str>,
     status: u16,
+    grpc_code: Option<&'static str>,
     block: Option<String>,
     observed: Option<u64>,
     limit: Option<u64>,
@@ -59,6 +61,7 @@ impl Decision {
             attempts: report.summary.attempts,
             elapsed_ms: millis(report.duration),
             endpoint: report.endpoint.map(|address| address.to_string()),
+            grpc_code: report.grpc.map(GrpcCode::as_str),
             status: if report.status == 0 { refusal.status() } else { report.status },
             ..Decision::new(Mode::Enforce, refusal, &report.facts)
         }
@@ -92,6 +95,7 @@ impl Decision {
             reason: refusal.reason.as_str(),
             cause: refusal.cause.map(Cause::as_str),
             status: refusal.status(),
+            grpc_code: None,
             block: refusal.block.map(str::to_owned),
             observed: refusal.measured().map(|numbers| numbers.observed),
             limit: refusal.measured().map(|numbers| numbers.limit),

@@ -90,7 +90,7 @@ pub fn find(
     if is_tunnel_asked(head) && origin.purpose != Purpose::Outbound {
         return Err(NotRouted::new(
             Reason::Forbidden,
-            "CONNECT is served by the outbound listener, to who is told to use it as a proxy (HTTPS_PROXY)",
+            "CONNECT is served on the outbound listener alone: that is the address for HTTPS_PROXY",
         ));
     }
     // Looked at only where something depends on it.

@@ -24,7 +24,7 @@ pub fn find_opaque(
             (snapshot.by_listen(address).ok_or(gone)?, Target::Endpoints)
         }
         Purpose::Outbound => {
-            let nowhere = "only HTTP can be forwarded that was not redirected: call the dependency's `listen` address";
+            let nowhere = "what is not HTTP says no destination: it has to be redirected here, or to call a dependency's `listen` address";
             let destination = origin.destination.ok_or(NotRouted::new(Reason::NoRoute, nowhere))?;
             // A name that no policy lists is not taken for another one, though both may stand for one address.
             let service = match name {

@@ -64,8 +64,7 @@ impl Handle {
     /// Whether it takes one more stream now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        let most = self.streams.current_max_send_streams().min(settings::ENDPOINT_STREAMS as usize);
-        !self.is_closed() && self.peer.open() < most
+        !self.is_closed() && self.peer.open() < self.streams.current_max_send_streams()
     }
 
     /// Whether it never takes a new stream again.
