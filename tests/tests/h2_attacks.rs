@@ -5,16 +5,18 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_tests::eventually;
 use plimsoll_tests::h2::frame::{self, code, frame, setting};
 use plimsoll_tests::h2::{Load, PREFACE, Peer, Server, Session, hpack, request};
 use plimsoll_tests::load::{self, Ask, Tally};
+use plimsoll_tests::process::{Process, require_program};
 use plimsoll_tests::proxy::{Proxy, Setup, listened};
 use plimsoll_tests::upstream::{self, Upstream};
+use plimsoll_tests::{address, eventually};
 
 /// What an attack came to.
 #[derive(Debug, PartialEq, Clone, Copy)]
@@ -398,6 +400,34 @@ fn answers_that_nobody_reads_are_not_kept() {
     assert!(grown < 100 << 20, "{} MiB for 800 stalled calls", grown >> 20);
     scene.finish();
     drop(attackers);
+}
+
+#[test]
+fn calls_that_nobody_reads_do_not_hold_a_shared_connection() {
+    const SIZE: usize = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("large"), vec![b'x'; SIZE]).unwrap();
+    let address = address::reserve();
+    let mut command = Command::new(require_program("nghttpd"));
+    command.args(["--no-tls", "-m", "1000", "-a", &address.ip().to_string(), "-d"]).arg(folder.path());
+    let _server = Process::start(command.arg(address.port().to_string()));
+    eventually("nghttpd listens", || Peer::try_connect(address).is_ok());
+    let mut dependency = listened("fraud-api", address, "  timeouts: {connect: 10s, request: 30s}");
+    dependency.policy = dependency.policy.replace("target:", "target:\n    upstreamProtocol: HTTP2");
+    let proxy = Setup::new().workers(1).policy(&dependency.policy).start();
+    let before = resident(&proxy);
+    let mut attackers: Vec<Session> =
+        (0..4).map(|_| Session::connect_with(dependency.listen, &[(setting::INITIAL_WINDOW_SIZE, 0)])).collect();
+    for attacker in &mut attackers {
+        let streams: Vec<u32> = (0..100).map(|_| attacker.begin(&request("GET", "/large"), true)).collect();
+        let headed = |session: &Session| streams.iter().all(|stream| !session.stream(*stream).blocks.is_empty());
+        assert!(attacker.wait(headed), "heads need no window");
+        // Each could fill its window at the proxy by now; who reads is served beside them.
+        let answer = Session::connect(dependency.listen).get("/large");
+        assert_eq!((answer.status, answer.body.len(), answer.ended), (200, SIZE, true));
+    }
+    let grown = resident(&proxy).saturating_sub(before);
+    assert!(grown < 100 << 20, "{} MiB for 400 stalled calls", grown >> 20);
 }
 
 /// What a server floods with: the frames of a turn, sent again and again once a call is there.

@@ -7,6 +7,7 @@ use std::process::Command;
 use plimsoll_tests::namespace::as_root;
 use plimsoll_tests::peers::{Stage, direct};
 use plimsoll_tests::process::{Process, require_program};
+use plimsoll_tests::proxy::Setup;
 use plimsoll_tests::tools::{self, script_command};
 use plimsoll_tests::upstream::{self, Upstream};
 use plimsoll_tests::{PATIENCE, eventually};
@@ -168,6 +169,33 @@ fn http_2_callers_reach_an_http_1_server() {
     assert!(said.contains("2000 succeeded, 0 failed, 0 errored"), "{said}");
     // HTTP/1.1 callers of the same dependency too.
     stage.succeed(script_command("client_requests.py").arg(&base));
+}
+
+/// The outbound listener takes HTTP/2 as it takes HTTP/1.1: where to is in the request.
+#[test]
+fn a_forward_proxy_is_asked_in_http_2() {
+    let stage = Stage::loopback();
+    let (new, old) = (stage.serve("server_h2.mjs", &[]), tools::serve("server_node.mjs"));
+    let policy = format!(
+        "apiVersion: plimsoll.dev/v1alpha1
+kind: DependencyPolicy
+metadata: {{name: known, namespace: shop}}
+spec:
+  target: {{hosts: [\"known.internal:80\"], endpoints: {{static: [\"{}\"]}}}}
+",
+        new.address
+    );
+    let Some(proxy) = stage.proxy(Setup::new().policy(&policy)) else { return };
+    let through = format!("::{}", proxy.outbound);
+    let ask = |base: &str| {
+        let mut command = curl(&["--http2-prior-knowledge", "--connect-to", &through, "-w", " %{http_version}"]);
+        stage.succeed(command.arg(format!("{base}/hello"))).trim().to_owned()
+    };
+    assert_eq!(ask(&url(new.address)), "hello 2");
+    assert_eq!(ask("http://known.internal"), "hello 2");
+    assert_eq!(proxy.admin.dependency("known")["requests_total"], 1);
+    let mut tunnels = script_command("connect_h2.py");
+    stage.succeed(tunnels.args([proxy.outbound.to_string(), old.address.to_string()]));
 }
 
 #[test]

@@ -127,6 +127,21 @@ fn unopened_tls_belongs_to_the_dependency_that_it_names() {
     });
 }
 
+/// Callers from elsewhere, to an application that speaks TLS itself.
+#[test]
+fn inbound_tls_reaches_the_application() {
+    let (stage, folder, authority) = (Stage::loopback(), folder(), authority());
+    let server = nginx(&stage, folder.path(), &authority, "ssl http2", "");
+    let Some(proxy) = stage.proxy(Setup::new().arg("--app").arg(server.address.to_string())) else { return };
+    let ca = authority.file("ca.pem").display().to_string();
+    let through = format!("::{}", proxy.inbound);
+    for (version, protocol) in [("--http1.1", "HTTP/1.1"), ("--http2", "HTTP/2.0")] {
+        let mut command = curl(&["--noproxy", "*", version, "--cacert", &ca, "--connect-to", &through]);
+        let said = stage.succeed(command.arg("https://secure.internal/facts"));
+        assert_eq!(said.trim(), format!("{protocol}|secure.internal||."));
+    }
+}
+
 /// A dependency that listens on loopback and begins TLS to `server`.
 fn originate(stage: &Stage, name: &str, server: SocketAddr, tls: &str, further: &str) -> (String, String) {
     let listen = stage.reserve();

@@ -242,3 +242,18 @@ fn ten_thousand_idle_connections_do_not_harm_others() {
     }
     assert!(proxy.admin.status()["connections"]["outbound"].as_u64().is_some_and(|open| open >= IDLE as u64));
 }
+
+/// A server that accepts and closes (a balancer without a backend) is not attacked for it.
+#[test]
+fn a_call_over_http_2_makes_one_connection_to_a_server_that_closes_at_once() {
+    let server = plimsoll_tests::tcp::Server::start(|_, _| {});
+    let dependency = listened("fraud-api", server.address, "");
+    let policy = dependency.policy.replace("target:", "target:\n    upstreamProtocol: HTTP2");
+    let _proxy = Setup::new().workers(1).policy(&policy).start();
+    let mut client = Client::connect(dependency.listen);
+    for call in 1..=20 {
+        assert_eq!(client.get("/").status, 503);
+        // Once more where it was said that nothing was begun.
+        assert!(server.connections() <= 2 * call, "{} connections for {call} calls", server.connections());
+    }
+}

@@ -1,12 +1,14 @@
 //! Connections that nothing looks into: what one side says the other hears, its end and its reset included.
 
 use std::io::{Read, Write};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use plimsoll_tests::client::Client;
 use plimsoll_tests::eventually;
 use plimsoll_tests::proxy::{Listened, Proxy, Setup, listened};
+use plimsoll_tests::random::Random;
 use plimsoll_tests::tcp::{End, OPAQUE, Peer, Server};
 
 fn start(server: &Server, spec: &str) -> (Listened, Proxy) {
@@ -175,6 +177,63 @@ fn bulk_arrives_as_it_was_sent_both_ways_at_once() {
         eventually("all is counted", || moved("plimsoll_tcp_sent_bytes_total") == total as f64);
         eventually("all is counted", || moved("plimsoll_tcp_received_bytes_total") == total as f64);
     }
+}
+
+/// However connections end, and however much is on its way: sockets, pipes and places under limits come back.
+#[test]
+fn nothing_is_left_behind() {
+    // Talks for as long as both sides like it, and ends as it happens to.
+    fn converse(mut peer: Peer, random: &mut Random) {
+        let _ = peer.stream.set_read_timeout(Some(Duration::from_millis(5)));
+        let _ = peer.stream.set_write_timeout(Some(Duration::from_millis(5)));
+        let mut buffer = vec![0; 256 << 10];
+        for _ in 0..random.below(12) {
+            let _ = match random.below(4) {
+                0 => peer.stream.write(&buffer[..1 + random.below(100) as usize]),
+                1 => peer.stream.write(&buffer),
+                _ => peer.stream.read(&mut buffer),
+            };
+        }
+        match random.below(4) {
+            0 => peer.reset(),
+            1 => {
+                let _ = peer.stream.shutdown(std::net::Shutdown::Write);
+                let _ = peer.stream.read(&mut buffer);
+            }
+            _ => drop(peer),
+        }
+    }
+    let calm = Arc::new(AtomicBool::new(false));
+    let is_calm = Arc::clone(&calm);
+    let server = Server::start(move |peer, number| match is_calm.load(Ordering::SeqCst) {
+        true => peer.echo(),
+        false => converse(peer, &mut Random::new(number as u64)),
+    });
+    let (dependency, proxy) = start(&server, "  bulkhead: {maxConnections: 40, maxWaitDuration: 5s, maxQueued: 100}");
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", proxy.process.id())).unwrap().count();
+    let before = open();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                let mut random = Random::new(1_000 + thread);
+                for _ in 0..60 {
+                    let mut peer = Peer::connect(dependency.listen);
+                    if random.below(5) > 0 {
+                        let _ = peer.stream.write(OPAQUE);
+                    }
+                    converse(peer, &mut random);
+                }
+            });
+        }
+    });
+    eventually("everybody is gone", || proxy.admin.status()["connections"]["outbound"] == 0);
+    // Spare pipes stay, two descriptors each.
+    eventually("descriptors are closed", || open() <= before + 2 * 2 * 16);
+    calm.store(true, Ordering::SeqCst);
+    // The limit is whole again: as many as it allows are there at a time.
+    let mut many: Vec<Peer> = (0..40).map(|_| Peer::connect(dependency.listen)).collect();
+    many.iter_mut().for_each(|client| client.write(OPAQUE));
+    many.iter_mut().for_each(|client| client.expect(OPAQUE));
 }
 
 #[test]

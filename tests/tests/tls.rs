@@ -37,7 +37,8 @@ fn certificates() -> Authority {
 
 /// A proxy with one worker, and a dependency behind TLS.
 fn start(server: SocketAddr, certificates: &Authority, tls: &str, spec: &str) -> (Listened, Proxy) {
-    let spec = format!("    tls: {{mode: Originate, caFile: ca.pem{tls}}}\n{spec}");
+    // Without detection, which calls the server for a caller that is slow to speak.
+    let spec = format!("    protocol: HTTP1\n    tls: {{mode: Originate, caFile: ca.pem{tls}}}\n{spec}");
     let dependency = listened("fraud-api", server, &spec);
     let proxy = setup(certificates).policy(&dependency.policy).start();
     (dependency, proxy)

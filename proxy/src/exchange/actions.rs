@@ -1,11 +1,13 @@
 //! What the flight asks for, done.
 
 use std::task::Context;
+use std::time::Duration;
 
 use plimsoll_h1::Version;
 use plimsoll_resilience::flight::{Action, Failure, Flight, Head};
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::rejection::{Block, Rejected, Rejection};
+use socket2::SockRef;
 
 use super::link::Link;
 use super::{End, Exchange, KEPT_ANSWER, Kept};
@@ -43,6 +45,7 @@ impl Exchange {
 
     /// The attempt is over without an answer that anyone wants.
     pub(super) fn abandon_attempt(&mut self) {
+        self.tear_tunnel();
         self.drop_link();
         if !self.reply.has_begun() {
             self.restart_answer();
@@ -134,7 +137,7 @@ impl Exchange {
                 self.worker.buffers.give_back(open.head);
                 if reusable && sent_whole && !self.tunnel {
                     let idle = self.route().rules.timeouts.idle;
-                    let patience = patience.map(|seconds| std::time::Duration::from_secs(u64::from(seconds)));
+                    let patience = patience.map(|seconds| Duration::from_secs(u64::from(seconds)));
                     self.worker.give_back(self.dependency(), open.upstream, patience, idle, self.now);
                 }
             }
@@ -173,8 +176,18 @@ impl Exchange {
         self.tell(cx, |flight, shared, now| flight.handle_refused(rejected, block, shared, now));
     }
 
+    /// A tunnel that ends other than in order is reset: an orderly end would make what went through it look whole.
+    pub(super) fn tear_tunnel(&self) {
+        if let Link::Connection(open) = &self.link
+            && self.tunnel
+        {
+            let _ = SockRef::from(open.upstream.stream.socket()).set_linger(Some(Duration::ZERO));
+        }
+    }
+
     /// Tells the flight that nobody waits for the call any more.
     pub(super) fn caller_gone(&mut self, cx: &Context<'_>) {
+        self.tear_tunnel();
         self.end = Some(End::CallerGone);
         self.tell(cx, Flight::handle_caller_gone);
     }

@@ -59,6 +59,7 @@ impl Exchange {
     /// Ends a call whose connection or worker is going away.
     pub(super) fn abandon(&mut self) {
         if !self.landed {
+            self.tear_tunnel();
             self.now = self.worker.now();
             let now = self.now;
             let waiter = self.flight.waiter();

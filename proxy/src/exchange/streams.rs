@@ -342,7 +342,10 @@ impl Exchange {
 
     /// What a caller's stream is reset with when its answer was cut for `reason`.
     pub(super) fn set_cut_code(&mut self, reason: Reason) {
-        if reason == Reason::UpstreamProtocolError {
+        if self.tunnel {
+            // RFC 9113 8.5.
+            self.cut_code = Code::CONNECT_ERROR;
+        } else if reason == Reason::UpstreamProtocolError {
             self.cut_code = Code::INTERNAL_ERROR;
         }
     }

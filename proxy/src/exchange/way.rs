@@ -63,19 +63,25 @@ pub async fn connection(worker: Rc<Worker>, plan: Plan, socket: OpenSocket) -> R
 pub async fn stream(worker: Rc<Worker>, plan: Plan, socket: Option<OpenSocket>) -> Result<Way, DialError> {
     let plan = Rc::new(plan);
     let mut socket = socket;
+    // A connection was there for this attempt, or was waited for.
+    let mut had_one = false;
     loop {
         let found = worker.streams.borrow_mut().find(&plan.key, plan.dependency.sockets(), worker.now());
         match found {
             Found::Room(opened) if plan.needs_settings && !opened.handle.is_settled() => {
                 drop(opened);
+                had_one = true;
                 tokio::time::sleep(SETTLING).await;
             }
             Found::Room(opened) => return Ok(Way::Stream(opened)),
-            Found::Dialing(mut told) => match told.wait_for(Option::is_some).await {
-                Ok(told) => told.clone().expect("waited for")?,
-                // Whoever was making it is gone with its worker.
-                Err(_) => return Err(not_made("the worker has ended")),
-            },
+            Found::Dialing(mut told) => {
+                had_one = true;
+                match told.wait_for(Option::is_some).await {
+                    Ok(told) => told.clone().expect("waited for")?,
+                    // Whoever was making it is gone with its worker.
+                    Err(_) => return Err(not_made("the worker has ended")),
+                }
+            }
             // One of its own: HTTP/1.1 carries one call at a time.
             Found::Http1 => {
                 let idle = worker.take_idle(plan.dependency.id, &plan.key.destination, plan.key.security, false);
@@ -97,6 +103,10 @@ pub async fn stream(worker: Rc<Worker>, plan: Plan, socket: Option<OpenSocket>) 
                 // The server has learned HTTP/2 meanwhile.
                 let made = shake_hands(&worker, &plan, dialed).await;
                 worker.streams.borrow_mut().finish(&plan.key, made, worker.now());
+            }
+            // One that ends before it takes a call is a failure, and not a reason to make another, and another.
+            Found::Nothing if had_one && !worker.streams.borrow().has_open(&plan.key) => {
+                return Err(not_made("the connection ended before it took the call"));
             }
             Found::Nothing => {
                 let Some(socket) = take_socket(&mut socket, &plan) else {

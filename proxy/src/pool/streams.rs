@@ -183,6 +183,12 @@ impl StreamPool {
         self.shelves.get(key).is_some_and(has_way)
     }
 
+    /// Whether there is a connection that has not ended, with room or without.
+    #[must_use]
+    pub fn has_open(&self, key: &StreamKey) -> bool {
+        self.shelves.get(key).is_some_and(|shelf| shelf.open.iter().any(|shared| !shared.handle.is_closed()))
+    }
+
     /// Whether a connection of `dependency` takes calls, or is being made.
     #[must_use]
     pub fn has_any(&self, dependency: DependencyId) -> bool {

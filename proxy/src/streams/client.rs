@@ -64,7 +64,8 @@ impl Handle {
     /// Whether it takes one more stream now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        !self.is_closed() && self.peer.open() < self.streams.current_max_send_streams()
+        let most = self.streams.current_max_send_streams().min(settings::ENDPOINT_STREAMS as usize);
+        !self.is_closed() && self.peer.open() < most
     }
 
     /// Whether it never takes a new stream again.

@@ -19,7 +19,7 @@
 //! | `content-length` that DATA does not match | the stream is reset, `Protocol` |
 //! | trailers, HEAD, 204, 304 | as they should be; a length in the answer to HEAD is not checked |
 //! | heads above the list limit | the crate answers 431 by itself, without a body, and this proxy never hears of it: see [`settings`] |
-//! | a malformed head | reset with `PROTOCOL_ERROR` by the crate, unheard of here; 1,024 of those in the life of a connection end it |
+//! | a malformed head | reset with `PROTOCOL_ERROR` by the crate, unheard of here: not reported as a call |
 //! | an upper-case or otherwise impossible field name | the crate ends the whole connection with `PROTOCOL_ERROR` |
 //! | an error within a header block | the crate says `PROTOCOL_ERROR` where RFC 9113 4.3 wants `COMPRESSION_ERROR`; other such codes are put right by [`frames`] |
 //! | pseudo fields where they may not stand (`:path` in an answer, `:status` in trailers) | dropped by the crate, unheard of here |

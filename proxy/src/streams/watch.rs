@@ -6,7 +6,7 @@
 //! | drawn on by | filled by |
 //! |---|---|
 //! | *chatter*: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM, CONTINUATION, unknown and empty frames; HEADERS of an endpoint | calls, data in either direction, answers |
-//! | *calls*: a stream begun by a caller | its end, when its answer was whole or it had lived for 50 ms |
+//! | *calls*: a stream begun by a caller | its end, when its answer was whole or it had lived for 20 ms |
 //!
 //! So a caller that cancels is not mistaken for an attacker: calls that time out have lived, and cost nothing. What has not
 //! lived is what a rapid reset (CVE-2023-44487), a flood of malformed or of refused streams consists of; some of it is
@@ -48,8 +48,9 @@ const CHATTER_PER_SECOND: u32 = 100;
 /// of its time.
 const CALLS: u32 = settings::CONCURRENT_STREAMS + 1_000;
 const CALLS_PER_SECOND: u32 = 250;
-/// A call that has lived for so long was meant: with all places taken that is still less than what a worker can serve.
-const LIVED: Duration = Duration::from_millis(50);
+/// A call that has lived for so long was meant: nobody's deadlines are shorter. With all places taken that is still a third of
+/// what a worker can serve.
+const LIVED: Duration = Duration::from_millis(20);
 
 /// What may wait for a caller's socket before nothing is read from it. The crate bounds data and its own answers, but not the
 /// heads of answers: a caller that asks and never reads would have us hold them all. Not towards endpoints: heads of requests

@@ -145,13 +145,34 @@ impl Session {
         Poll::Ready(Ok(()))
     }
 
-    fn explain(&self, error: io::Error) -> io::Error {
-        TlsError::explain(error, self.identified)
+    /// Puts words into an error, and keeps it where nothing more can be read after it.
+    fn note(&mut self, error: io::Error) -> io::Error {
+        let error = TlsError::explain(error, self.identified);
+        if let Some(tls) = TlsError::of(&error).filter(|_| error.kind() == io::ErrorKind::InvalidData) {
+            if tls.refuses_us() {
+                let _ = self.refusal.set(tls.clone());
+            }
+            self.broken = Some(tls.clone());
+        }
+        error
+    }
+
+    /// Writing has failed. The peer may have said why before it went away, and whoever writes may never read again.
+    fn note_write(&mut self, error: io::Error) -> io::Error {
+        let (socket, session) = self.stream.get_mut();
+        loop {
+            if let Err(error) = session.process_new_packets() {
+                return self.note(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+            if !matches!(session.read_tls(&mut Arrived { socket, asks_kernel: true }), Ok(1..)) {
+                return self.note(error);
+            }
+        }
     }
 
     /// Tells `self.taken` as written once it is out.
     fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        ready!(self.poll_push(cx)).map_err(|error| self.explain(error))?;
+        ready!(self.poll_push(cx)).map_err(|error| self.note_write(error))?;
         Poll::Ready(Ok(std::mem::take(&mut self.taken)))
     }
 }
@@ -169,16 +190,10 @@ impl AsyncRead for Session {
                 Ok([]) => return Poll::Ready(Ok(())),
                 Ok(_) => {}
                 Err(error) => {
-                    let error = this.explain(error);
+                    let error = this.note(error);
                     // What came before a broken record, or before an alert, is read first.
-                    match TlsError::of(&error) {
-                        Some(tls) if error.kind() == io::ErrorKind::InvalidData => {
-                            if tls.refuses_us() {
-                                let _ = this.refusal.set(tls.clone());
-                            }
-                            this.broken = Some(tls.clone());
-                        }
-                        _ => return Poll::Ready(Err(error)),
+                    if this.broken.is_none() {
+                        return Poll::Ready(Err(error));
                     }
                 }
             }
@@ -216,7 +231,7 @@ impl AsyncWrite for Session {
             debug_assert!(this.taken <= offered, "a write after `Pending` begins with the same bytes");
         } else {
             let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-            this.taken = ready!(written).map_err(|error| this.explain(error))?;
+            this.taken = ready!(written).map_err(|error| this.note_write(error))?;
         }
         this.poll_taken(cx)
     }
@@ -226,7 +241,8 @@ impl AsyncWrite for Session {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_push(cx)
+        let this = self.get_mut();
+        this.poll_push(cx).map_err(|error| this.note_write(error))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -326,7 +326,11 @@ impl Connection {
         match &mut self.way {
             Way::None | Way::Open(_) => false,
             Way::Waiting { socket, .. } => {
-                let Poll::Ready(socket) = socket.as_mut().poll(cx) else { return false };
+                let Poll::Ready(socket) = socket.as_mut().poll(cx) else {
+                    // What calls have left idle is of no use here: it is closed, and its socket is free.
+                    self.worker.process.close_idle(self.dependency().id, false);
+                    return false;
+                };
                 let Way::Waiting { endpoint, destination, .. } = std::mem::replace(&mut self.way, Way::None) else {
                     return false;
                 };

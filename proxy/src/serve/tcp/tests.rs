@@ -110,6 +110,13 @@ proptest! {
     }
 }
 
+/// What a connection costs while nothing moves, beside its sockets.
+#[test]
+fn an_idle_connection_is_small() {
+    let size = size_of::<super::connection::Connection>();
+    assert!(size <= 1_250, "{size} bytes");
+}
+
 #[test]
 fn bulk_goes_through_a_pipe_that_is_given_back_when_nothing_moves() {
     let pipes = Pipes::default();

@@ -231,3 +231,23 @@ async fn what_is_decrypted_shows_as_readable() {
     assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
     assert!(near.poll_read_ready(&mut cx).is_ready(), "an end stays readable");
 }
+
+#[tokio::test]
+async fn what_was_said_before_a_write_failed_is_why() {
+    let authority = Authority::new("ours");
+    let (origination, _secrets) = trusting(&authority);
+    let server = server_config(&authority.leaf(&["fraud.test"]), &[&TLS13], Clients::SignedBy(&authority));
+    let (made, far) = shake(&origination, "fraud.test", Offer::Nothing, &Arc::new(server)).await;
+    let (mut near, _) = made.unwrap();
+    let refusal = near.refusal().unwrap();
+    // The server has sent its alert and is gone: the first write is answered by a reset, and the next one fails.
+    far.unwrap_err();
+    let error = loop {
+        if let Err(error) = near.write_all(b"never read").await {
+            break error;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(TlsError::of(&error), Some(&TlsError::ClientCertificateRequired));
+    assert_eq!(refusal.get(), Some(&TlsError::ClientCertificateRequired));
+}
