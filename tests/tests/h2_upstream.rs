@@ -650,3 +650,24 @@ fn a_server_learns_that_its_caller_has_gone() {
     session.send(frame::reset(stream, code::CANCEL));
     eventually("the server was told", || reset.load(Ordering::SeqCst) == code::CANCEL as usize);
 }
+
+/// A connection whose other end is gone without a word would otherwise take every call that comes.
+#[test]
+fn a_connection_that_stays_silent_takes_no_more_calls() {
+    let server = Server::start(&[], |session, nth| {
+        if nth == 0 {
+            // Takes what comes and says nothing.
+            session.wait_for(Duration::from_secs(60), |_| false);
+        }
+        while let Some((stream, _)) = session.next_request() {
+            session.send(head(stream, true, &[(":status", "204")]));
+        }
+    });
+    let mut dependency = listened("fraud-api", server.address, "  timeouts: {request: 300ms}");
+    dependency.policy = dependency.policy.replace("target:", "target:\n    upstreamProtocol: HTTP2");
+    let _proxy = Setup::new().workers(1).policy(&dependency.policy).start();
+    let mut session = Session::connect(dependency.listen);
+    let lost = (0..20).take_while(|_| session.get("/").status == 504).count();
+    assert!((1..10).contains(&lost), "{lost} calls were lost");
+    assert_eq!((session.get("/").status, server.connections()), (204, 2));
+}

@@ -55,7 +55,12 @@ impl Exchange {
     pub(super) fn drop_link(&mut self) {
         match std::mem::replace(&mut self.link, Link::None) {
             Link::Connection(open) => self.worker.buffers.give_back(open.head),
-            Link::Stream(mut open) => open.outflow.reset(Code::CANCEL),
+            Link::Stream(mut open) => {
+                if open.awaited.is_some() {
+                    open.opened.give_up(self.now);
+                }
+                open.outflow.reset(Code::CANCEL);
+            }
             Link::None | Link::Waiting(_) | Link::Dialing(_) => {}
         }
     }

@@ -20,6 +20,9 @@ use crate::sockets::Sockets;
 use crate::streams::client::Handle;
 use crate::tls::{Refusal, TlsError};
 
+/// For how long calls are given up in silence before a connection is in doubt.
+const DOUBT: Duration = Duration::from_secs(1);
+
 /// Whose connections, where to, and made under which settings of TLS.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey {
@@ -54,11 +57,26 @@ struct Shared {
     patience: Duration,
 }
 
+impl Shared {
+    fn is_open(&self) -> bool {
+        !self.used.get().doubted && !self.handle.is_closed()
+    }
+
+    fn has_room(&self) -> bool {
+        !self.used.get().doubted && self.handle.has_room()
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Used {
     streams: usize,
     /// When the last stream began.
     last: Timestamp,
+    /// Since when calls were given up without a word from the endpoint, whatever they were for; and what had been heard
+    /// before.
+    silent: Option<(Timestamp, u64)>,
+    /// It takes no more calls: nobody may be there.
+    doubted: bool,
 }
 
 /// A connection that takes one more stream, counted as in use until this is dropped.
@@ -70,9 +88,28 @@ pub struct Opened {
     refusal: Option<Refusal>,
     used: Rc<Cell<Used>>,
     sockets: Arc<Sockets>,
+    began: Timestamp,
+    heard: u64,
 }
 
 impl Opened {
+    /// The call is given up before it was answered. A connection on which calls are given up for a second without a word
+    /// from the endpoint takes no more of them: what HTTP/1.1 does with every call that times out. Those on it go on.
+    pub fn give_up(&self, now: Timestamp) {
+        let heard = self.handle.heard();
+        if heard != self.heard {
+            return;
+        }
+        let mut used = self.used.get();
+        let since = match used.silent {
+            Some((since, before)) if before == heard => since,
+            _ => self.began,
+        };
+        used.silent = Some((since, heard));
+        used.doubted |= now.saturating_since(since) >= DOUBT;
+        self.used.set(used);
+    }
+
     /// That the endpoint refuses who we are, where it has said so since.
     #[must_use]
     pub fn refusal(&self) -> Option<TlsError> {
@@ -82,8 +119,8 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        let Used { streams, last } = self.used.get();
-        self.used.set(Used { streams: streams - 1, last });
+        let used = self.used.get();
+        self.used.set(Used { streams: used.streams - 1, ..used });
         if self.sockets.wanted() {
             // Who waits for a socket may take the stream instead.
             self.sockets.nudge();
@@ -107,14 +144,17 @@ impl StreamPool {
     /// A stream, or how to come by one.
     pub fn find(&mut self, key: &StreamKey, sockets: &Arc<Sockets>, now: Timestamp) -> Found {
         let Some(shelf) = self.shelves.get_mut(key) else { return Found::Nothing };
-        if let Some(shared) = shelf.open.iter().rev().find(|shared| shared.handle.has_room()) {
-            shared.used.set(Used { streams: shared.used.get().streams + 1, last: now });
+        if let Some(shared) = shelf.open.iter().rev().find(|shared| shared.has_room()) {
+            let used = shared.used.get();
+            shared.used.set(Used { streams: used.streams + 1, last: now, ..used });
             return Found::Room(Opened {
                 handle: shared.handle.clone(),
                 address: shared.address,
                 refusal: shared.refusal.clone(),
                 used: Rc::clone(&shared.used),
                 sockets: Arc::clone(sockets),
+                began: now,
+                heard: shared.handle.heard(),
             });
         }
         match &shelf.dialing {
@@ -136,7 +176,7 @@ impl StreamPool {
         match made {
             Made::Streams { handle, address, refusal, patience } => {
                 shelf.speaks_http1 = false;
-                let used = Rc::new(Cell::new(Used { streams: 0, last: now }));
+                let used = Rc::new(Cell::new(Used { streams: 0, last: now, silent: None, doubted: false }));
                 shelf.open.push(Shared { handle, refusal, address, used, patience });
             }
             Made::Http1 => shelf.speaks_http1 = true,
@@ -150,9 +190,9 @@ impl StreamPool {
         self.shelves.retain(|key, shelf| {
             let keeps = keep(key);
             shelf.open.retain(|shared| {
-                let Used { streams, last } = shared.used.get();
-                let is_fresh = streams > 0 || now.saturating_since(last) < shared.patience;
-                keeps && is_fresh && !shared.handle.is_closed()
+                let used = shared.used.get();
+                let is_fresh = used.streams > 0 || now.saturating_since(used.last) < shared.patience;
+                keeps && is_fresh && !used.doubted && !shared.handle.is_closed()
             });
             !shelf.open.is_empty() || shelf.dialing.is_some() || (shelf.speaks_http1 && keeps)
         });
@@ -178,15 +218,14 @@ impl StreamPool {
     /// Whether there is room on a connection, or one is being made.
     #[must_use]
     pub fn has_way(&self, key: &StreamKey) -> bool {
-        let has_way =
-            |shelf: &Shelf| shelf.dialing.is_some() || shelf.open.iter().any(|shared| shared.handle.has_room());
+        let has_way = |shelf: &Shelf| shelf.dialing.is_some() || shelf.open.iter().any(Shared::has_room);
         self.shelves.get(key).is_some_and(has_way)
     }
 
     /// Whether there is a connection that has not ended, with room or without.
     #[must_use]
     pub fn has_open(&self, key: &StreamKey) -> bool {
-        self.shelves.get(key).is_some_and(|shelf| shelf.open.iter().any(|shared| !shared.handle.is_closed()))
+        self.shelves.get(key).is_some_and(|shelf| shelf.open.iter().any(Shared::is_open))
     }
 
     /// Whether a connection of `dependency` takes calls, or is being made.

@@ -74,6 +74,12 @@ impl Handle {
         self.peer.is_over() || self.peer.begun() >= MOST_STREAMS
     }
 
+    /// A number that grows with what the endpoint says, beside answers to what we ask of it for our own sake.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        self.peer.heard()
+    }
+
     /// Streams in progress.
     #[must_use]
     pub fn streams(&self) -> usize {
