@@ -189,7 +189,7 @@ fn nothing_is_left_behind() {
         let mut buffer = vec![0; 256 << 10];
         for _ in 0..random.below(12) {
             let _ = match random.below(4) {
-                0 => peer.stream.write(&buffer[..1 + random.below(100) as usize]),
+                0 => peer.stream.write(&buffer[..1 + random.below(100)]),
                 1 => peer.stream.write(&buffer),
                 _ => peer.stream.read(&mut buffer),
             };

@@ -179,6 +179,8 @@ fn slow_turns_count_when_policy_says_so() {
             client.write("?");
             client.expect("!");
         }
+        let turns = proxy.admin.dependency("ledger")["turns"].clone();
+        assert_eq!((turns["slow"].as_u64() >= Some(3), &turns["counted"]), (true, &opens.into()), "{turns}");
         let state = || proxy.admin.circuit("ledger");
         if opens {
             eventually("it opens", || state() == "Open");
