@@ -157,6 +157,21 @@ def case_many(peer):
         assert all(pool.map(one, range(450)))
 
 
+def case_steady(peer):
+    """Call after call from several callers for two seconds; each is answered."""
+    end = time.monotonic() + 2
+    def call_on(_):
+        count = 0
+        while time.monotonic() < end:
+            request = ask(fresh(), sleep=0.001)
+            assert peer.unary(request, timeout=PATIENCE) == request
+            assert len(list(peer.stream(ask(fresh(), count=3), timeout=PATIENCE))) == 3
+            count += 2
+        return count
+    with ThreadPoolExecutor(8) as pool:
+        print(sum(pool.map(call_on, range(8))), "calls")
+
+
 def case_cancel(peer):
     """A caller that gives up is seen by the handler, before and after the answer has begun."""
     key = fresh()

@@ -1,10 +1,12 @@
 """A gRPC service on grpcio that remembers what reached it; usage: grpc_server.py HOST [CERTIFICATE KEY]. Prints its port.
+With CONNECTION_AGE in the environment it ends connections, in order, when they are that many milliseconds old.
 
 Messages are bytes without a schema. A request of every method is JSON: {"key": .., ..}; `Seen` answers with what was
 seen under a key.
 """
 import asyncio
 import json
+import os
 import sys
 from collections import defaultdict
 
@@ -81,7 +83,9 @@ async def answer_seen(request, context):
 
 
 async def main():
+    age = [("grpc.max_connection_age_ms", int(os.environ["CONNECTION_AGE"]))] if "CONNECTION_AGE" in os.environ else []
     server = grpc.aio.server(options=[
+        *age,
         ("grpc.max_receive_message_length", -1),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),

@@ -83,8 +83,14 @@ impl Stage {
     /// Starts a script of `tests/peers` that binds the host it is told and prints its port.
     #[track_caller]
     pub fn serve(&self, name: &str, args: &[&str]) -> Server {
+        self.serve_with(name, args, &[])
+    }
+
+    /// The same, with this in its environment.
+    #[track_caller]
+    pub fn serve_with(&self, name: &str, args: &[&str], environment: &[(&str, &str)]) -> Server {
         let mut command = tools::script_command(name);
-        command.arg(self.host()).args(args);
+        command.arg(self.host()).args(args).envs(environment.iter().copied());
         let process = self.among_servers(|| Process::start(&mut command));
         let line = process.stdout_line(PATIENCE, |line| line.starts_with("port "));
         let port = line.as_deref().and_then(|line| line["port ".len()..].trim().parse().ok());

@@ -124,6 +124,16 @@ fn inbound_calls_reach_the_application() {
     assert!(proxy.admin.status()["inbound"]["requests_total"].as_u64() > Some(450));
 }
 
+/// Servers end connections when they are old, so that load finds its way to new ones: with GOAWAY in two steps. No call
+/// is lost by it, also without a policy that retries.
+#[test]
+fn connections_that_their_server_ends_cost_no_call() {
+    let stage = Stage::loopback();
+    let server = stage.serve_with("grpc_server.py", &[], &[("CONNECTION_AGE", "100")]);
+    let passage = protected(&server, "    protocol: GRPC\n  circuitBreaker: {}");
+    println!("{}", stage.succeed(&mut client("steady", passage.address)));
+}
+
 /// The application speaks in clear text and has all of a policy, or speaks TLS itself and passes unopened.
 #[test]
 fn a_server_with_tls() {
