@@ -357,7 +357,7 @@ impl Lines<'_> {
 }
 
 /// What a field is, if it may stand in a line.
-pub(crate) fn check_field(name: &[u8], value: &[u8]) -> Result<FieldKind, LineError> {
+fn check_field(name: &[u8], value: &[u8]) -> Result<FieldKind, LineError> {
     let is_name = |byte: &u8| LOWER_TOKEN[usize::from(*byte)];
     if name.is_empty() || !name.iter().all(is_name) {
         return Err(LineError::FieldName);

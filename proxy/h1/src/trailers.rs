@@ -4,7 +4,6 @@ use bytes::BufMut;
 use httparse::EMPTY_HEADER;
 
 use crate::{
-    compose::check_field,
     error::{BodyError, LineError},
     field::{Field, Span},
     kind::{FieldKind, KindSet},
@@ -30,39 +29,6 @@ pub struct Trailers {
 }
 
 impl Trailers {
-    /// Those that came by HTTP/2, checked and rid of what may not stand there.
-    ///
-    /// # Errors
-    /// When one cannot be said in HTTP/1.1 or there are too many; `max_bytes` bounds them all together.
-    pub fn compose<'f>(
-        fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-        max_bytes: usize,
-    ) -> Result<Self, BodyError> {
-        let mut trailers = Self::default();
-        for (name, value) in fields {
-            let kind = check_field(name, value).map_err(BodyError::Trailers)?;
-            if !ALLOWED.contains(kind) {
-                continue;
-            }
-            let Self { raw, fields } = &mut trailers;
-            let value = value.trim_ascii();
-            if fields.len() >= MAX_FIELDS || raw.len() + name.len() + value.len() + 4 > max_bytes {
-                return Err(BodyError::TrailersTooLarge);
-            }
-            let start = raw.len();
-            raw.extend_from_slice(name);
-            raw.extend_from_slice(value);
-            let end_of_name = start + name.len();
-            fields.push(Field {
-                name: Span::new(start, end_of_name),
-                value: Span::new(end_of_name, raw.len()),
-                kind,
-                hop: false,
-            });
-        }
-        Ok(trailers)
-    }
-
     /// Whether a field may stand behind a body.
     #[must_use]
     pub const fn may_hold(kind: FieldKind) -> bool {

@@ -2,9 +2,8 @@
 
 use bytes::BytesMut;
 use plimsoll_h1::{
-    BodyError, BodyFraming, Decoded, FieldKind, FramingError, Limits, LineError, Method, Pseudo, RequestError,
-    RequestHead, ResponseError, ResponseHead, Rewrite, Trailers, Upgrade, compose_request, compose_response,
-    decode_request, decode_response, encode_request,
+    BodyFraming, Decoded, FramingError, Limits, LineError, Method, Pseudo, RequestError, RequestHead, ResponseError,
+    ResponseHead, Rewrite, Upgrade, compose_request, compose_response, decode_request, decode_response, encode_request,
 };
 use proptest::prelude::*;
 
@@ -311,20 +310,4 @@ proptest! {
             prop_assert!(head.framing != BodyFraming::UntilClose, "its end would be that of the connection");
         }
     }
-}
-
-#[test]
-fn trailers_keep_what_may_stand_there() {
-    let fields: [(&[u8], &[u8]); 4] =
-        [(b"grpc-status", b"0"), (b"x-sum", b" 9 "), (b"content-length", b"5"), (b"authorization", b"x")];
-    let trailers = Trailers::compose(pairs(&fields), 1024).unwrap();
-    let mut out = Vec::new();
-    trailers.put(&mut out);
-    assert_eq!(out, b"grpc-status: 0\r\nx-sum: 9\r\n\r\n");
-    assert_eq!(trailers.value(FieldKind::GrpcStatus), Some(&b"0"[..]));
-    let refused =
-        |name: &'static [u8], value: &'static [u8]| Trailers::compose([(name, value)].into_iter(), 1024).unwrap_err();
-    assert_eq!(refused(b"x", b"a\r\nb: c"), BodyError::Trailers(LineError::FieldValue));
-    assert_eq!(refused(b":status", b"200"), BodyError::Trailers(LineError::FieldName));
-    assert_eq!(refused(b"x", &[b'x'; 1020]), BodyError::TrailersTooLarge);
 }

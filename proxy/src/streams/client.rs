@@ -17,7 +17,8 @@ use http::{HeaderMap, Request, StatusCode, response};
 use plimsoll_resilience::time::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::watch::{Peer, Role, Stream, Watched};
+use super::peer::{Peer, Role, Stream};
+use super::watch::Watched;
 use super::{ConnectionError, Inflow, Outflow, StreamError, settings};
 use crate::runtime::clock::Clock;
 use crate::runtime::timers::Alarm;

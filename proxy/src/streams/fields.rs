@@ -8,7 +8,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use plimsoll_h1::{
     FieldKind, Fields, KindSet, Limits, Method, RequestError, RequestHead, ResponseError, ResponseHead, TargetForm,
-    Trailers, Upgrade,
+    Upgrade,
 };
 
 use super::server::Incoming;
@@ -95,14 +95,6 @@ pub fn compose_response(
     head: &mut ResponseHead,
 ) -> Result<usize, ResponseError> {
     plimsoll_h1::compose_response(status, pairs(fields), method, ends, limits, buf, head)
-}
-
-/// Trailers that were received, rid of what may not stand there and checked for HTTP/1.1.
-///
-/// # Errors
-/// As [`Trailers::compose`].
-pub fn compose_trailers(map: &HeaderMap, limits: &Limits) -> Result<Trailers, plimsoll_h1::BodyError> {
-    Trailers::compose(pairs(map), limits.head_bytes)
 }
 
 /// The request to send for `head`, in `buf`, without the fields in `drop` and with those in `add`.
@@ -206,22 +198,6 @@ fn fields(list: &Fields, buf: &[u8], drop: KindSet, add: &[(&[u8], &[u8])], is_w
     }
     add.iter().for_each(|(name, value)| append(&mut map, name, value));
     map
-}
-
-/// Trailers as HTTP/2 has them.
-#[must_use]
-pub fn trailers(trailers: &Trailers) -> HeaderMap {
-    let mut map = HeaderMap::new();
-    for (_, name, value) in trailers.iter() {
-        append(&mut map, name, value);
-    }
-    map
-}
-
-/// Rids trailers that were received of what may not stand there.
-pub fn edit_trailers(map: &mut HeaderMap) {
-    remove_if(map, |kind| !Trailers::may_hold(kind));
-    trim(map);
 }
 
 /// Removes the fields in `drop` and those of one hop from what was received by HTTP/2, and adds those in `add`.
@@ -358,12 +334,6 @@ mod tests {
             ("x-plimsoll-retry", b"no"),
         ];
         assert_eq!(left, expected);
-        let mut map = HeaderMap::new();
-        map.insert("grpc-status", HeaderValue::from_static("0"));
-        map.insert("content-length", HeaderValue::from_static("5"));
-        edit_trailers(&mut map);
-        assert_eq!(map.len(), 1);
-        assert_eq!(compose_trailers(&map, &Limits::default()).unwrap().value(FieldKind::GrpcStatus), Some(&b"0"[..]));
     }
 
     #[test]

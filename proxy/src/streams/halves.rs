@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::watch::Stream;
+use super::peer::Stream;
 use super::{Code, StreamError};
 
 /// Nobody ended the stream but we ourselves.

@@ -5,7 +5,8 @@
 //!   us      --> client::Handle::open --> Awaited --> (parts, Inflow), Outflow            --> endpoint
 //! ```
 //! `serve/h2` and the exchange know streams and not the crate, so that another engine can take its place. What the crate
-//! does not bound, [`watch`] does: it sees the frames as they pass and keeps an [`allowance`] for those that carry nothing.
+//! does not bound, is bounded here: [`frames`] are seen as they pass ([`watch`]), and a [`peer`] has an [`allowance`] for those
+//! that carry nothing.
 //!
 //! What was found out about h2 0.4.20, and follows from it here:
 //!
@@ -25,7 +26,7 @@
 //! | pseudo fields where they may not stand (`:path` in an answer, `:status` in trailers) | dropped by the crate, unheard of here |
 //! | updates that overflow the window of a stream on which we have sent all | ignored: nothing is left to send |
 //! | a `#` in `:path` | cut off there by the `http` crate |
-//! | empty DATA that does not end | a hundred in the life of a connection end it: [`watch`] takes them out before |
+//! | empty DATA that does not end | a hundred in the life of a connection end it: [`frames`] takes them out before |
 //! | small DATA that nobody reads | counted, see [`settings`] |
 //! | PING, SETTINGS | answered before the next frame is read, so a peer that does not read its answers stalls itself alone |
 //! | heads of answers that a peer does not read | held without end by the crate: [`watch`] stops reading from it |
@@ -36,6 +37,7 @@ pub mod client;
 pub mod fields;
 mod frames;
 mod halves;
+mod peer;
 pub mod server;
 mod settings;
 mod watch;
@@ -47,7 +49,7 @@ use thiserror::Error;
 
 pub use halves::{Inflow, Outflow};
 
-use self::watch::{Peer, Verdict};
+use self::peer::{Peer, Verdict};
 
 /// An error code (RFC 9113 section 7).
 #[derive(Clone, Copy, PartialEq, Eq)]

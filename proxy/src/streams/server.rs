@@ -12,7 +12,8 @@ use plimsoll_resilience::time::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::watch::{Peer, Role, Stream, Watched};
+use super::peer::{Peer, Role, Stream};
+use super::watch::Watched;
 use super::{Code, ConnectionError, Inflow, Outflow, StreamError, settings};
 use crate::runtime::clock::Clock;
 
@@ -97,12 +98,6 @@ impl Connection {
         {
             open.graceful_shutdown();
         }
-    }
-
-    /// Whether the caller was asked to leave.
-    #[must_use]
-    pub fn is_draining(&self) -> bool {
-        self.draining
     }
 
     /// Ends the connection with all its calls, and tells the caller why. To be polled to its end.

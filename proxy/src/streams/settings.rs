@@ -44,7 +44,7 @@ const RESET_STREAMS: usize = 256;
 /// Streams that a caller has begun and reset before we looked at them: we look when all that has arrived is read.
 const UNSEEN_RESETS: usize = CONCURRENT_STREAMS as usize;
 /// Malformed or refused streams in the life of a connection: no limit, since one for life ends every connection that lives
-/// long enough, with all the calls on it. How many there may be at a time is bounded in `watch`.
+/// long enough, with all the calls on it. How many there may be at a time is bounded in `peer`.
 const ERROR_RESETS: Option<usize> = None;
 
 pub(super) fn server() -> h2::server::Builder {

@@ -223,7 +223,7 @@ fn an_endpoint_that_says_nothing_is_asked_and_given_up() {
     local(async {
         let (near, far) = pair().await;
         let clock = Clock::start();
-        let peer = watch::Peer::new(watch::Role::Endpoint, clock);
+        let peer = peer::Peer::new(peer::Role::Endpoint, clock);
         let io = watch::Watched::new(near, BytesMut::new(), Rc::clone(&peer));
         let (mut streams, mut connection) = settings::client().handshake::<_, Bytes>(io).await.unwrap();
         let mut raw = Raw::endpoint(far).await;
@@ -237,7 +237,7 @@ fn an_endpoint_that_says_nothing_is_asked_and_given_up() {
         let cx = &mut std::task::Context::from_waker(waker);
         assert!(matches!(silence.poll(&peer, at(100), cx), client::Watch::Wait(None)), "nobody waits for anything");
         let _call = streams.send_request(to("/"), false).unwrap();
-        let _known = watch::Stream::begin(&peer, 1);
+        let _known = peer::Stream::begin(&peer, 1);
         assert!(matches!(silence.poll(&peer, at(1_000), cx), client::Watch::Wait(Some(_))));
         assert!(matches!(silence.poll(&peer, at(1_029), cx), client::Watch::Wait(Some(_))));
         assert!(matches!(silence.poll(&peer, at(1_031), cx), client::Watch::Pinged));
