@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use plimsoll_tests::client::Client;
-use plimsoll_tests::eventually;
 use plimsoll_tests::proxy::{Listened, Proxy, Setup, listened};
 use plimsoll_tests::tcp::{End, OPAQUE, Peer, Server};
 use plimsoll_tests::upstream::{self, Upstream};
+use plimsoll_tests::{address, eventually};
 
 fn start(address: SocketAddr, spec: &str) -> (Listened, Proxy) {
     let dependency = listened("ledger", address, spec);
@@ -201,6 +201,45 @@ fn a_silent_caller_of_nobody_is_reset() {
     drop(server);
     Peer::connect(dependency.listen).expect_end(End::Reset);
     assert_eq!(proxy.admin.metric("plimsoll_rejections_total", &[("reason", "ConnectFailure")]), 1.0);
+}
+
+#[test]
+fn what_was_only_tried_counts_for_no_breaker() {
+    let nobody = address::reserve();
+    let (dependency, proxy) = start(nobody, "  circuitBreaker: {consecutiveFailures: 2, minimumNumberOfCalls: 1000}");
+    let silent = |words: &str| {
+        let mut client = Client::connect(dependency.listen);
+        // Long enough for the endpoint to be called in vain.
+        std::thread::sleep(Duration::from_millis(100));
+        client.write(words).unwrap();
+        client.read_answer(false).unwrap()
+    };
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (reason, circuit) in [("ConnectFailure", "Closed"), ("ConnectFailure", "Open"), ("CircuitOpen", "Open")] {
+        let answer = silent(request);
+        assert_eq!(answer.reason(), Some(reason), "{answer}");
+        assert_eq!(proxy.admin.circuit("ledger"), circuit, "one call, one failure");
+    }
+}
+
+#[test]
+fn a_silent_caller_of_an_open_circuit_is_reset_and_calls_nobody() {
+    let server = Server::start(|mut peer, _| {
+        peer.write("220 ready\r\n");
+        let _ = peer.read_to_end();
+    });
+    let (dependency, proxy) = start(server.address, "  circuitBreaker: {}");
+    Peer::connect(dependency.listen).expect("220 ready\r\n");
+    let force = |state: &str| {
+        let order = format!("{{\"state\":\"{state}\",\"ttl\":\"1m\"}}");
+        assert_eq!(proxy.admin.request("POST", "/dependencies/ledger/circuit", &order).status, 200);
+    };
+    force("ForcedOpen");
+    Peer::connect(dependency.listen).expect_end(End::Reset);
+    assert_eq!(server.connections(), 1);
+    assert_eq!(proxy.admin.metric("plimsoll_rejections_total", &[("reason", "CircuitOpen")]), 1.0);
+    force("ForcedClosed");
+    Peer::connect(dependency.listen).expect("220 ready\r\n");
 }
 
 #[test]

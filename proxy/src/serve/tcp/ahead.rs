@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use plimsoll_resilience::flight::{Failure, Flight};
 use plimsoll_resilience::time::Timestamp;
 use tokio::io::AsyncRead;
 
@@ -52,18 +51,22 @@ pub async fn ahead(worker: &Rc<Worker>, down: Box<Downstream>, habit: Option<Hab
         // It is told so once it is clear in which language.
         return Ahead::Waits(down);
     };
-    let sockets = routed.find(&snapshot).0.dependency.sockets();
-    let is_limited = sockets.limit().is_some();
-    let full = sockets.limit().is_some_and(|limit| sockets.open() >= limit);
-    if habit != Some(Habit::Opaque) && (full || (is_limited && habit == Some(Habit::CallerFirst))) {
+    let is_limited = routed.find(&snapshot).0.dependency.sockets().limit().is_some();
+    if is_limited && habit == Some(Habit::CallerFirst) {
         return Ahead::Waits(down);
     }
     let mut connection = Connection::new(worker, down, snapshot, routed);
+    if !connection.try_ahead() && habit == Some(Habit::CallerFirst) {
+        return Ahead::Waits(connection.hand_over(false));
+    }
+    let timeouts = connection.route().tunnel_rules.timeouts;
     let gives_back = habit == Some(Habit::CallerFirst) || (is_limited && habit.is_none());
     let mut waiting = Waiting {
         listening: Listening::new(habit),
         habit,
-        until: gives_back.then(|| worker.now() + MUTUAL_SILENCE),
+        connects: connection.arrived + timeouts.connect,
+        until: connection.arrived + if gives_back { MUTUAL_SILENCE } else { timeouts.idle },
+        gives_back,
         is_limited,
         caller_ended: false,
     };
@@ -74,7 +77,8 @@ pub async fn ahead(worker: &Rc<Worker>, down: Box<Downstream>, habit: Option<Hab
 async fn settle(worker: &Rc<Worker>, mut connection: Connection, turn: Turn) -> Ahead {
     match turn {
         Turn::Caller(verdict @ (Verdict::Http1 | Verdict::Http2)) => {
-            poll_fn(|cx| connection.poll_made(cx)).await;
+            let until = connection.worker.now() + connection.route().rules.timeouts.connect;
+            poll_fn(|cx| connection.poll_made(until, cx)).await;
             return Ahead::Said(connection.hand_over(true), verdict);
         }
         Turn::Caller(Verdict::Tls(hello)) if connection.goes_elsewhere(hello.server_name.as_deref()) => {
@@ -113,8 +117,12 @@ enum Turn {
 struct Waiting {
     listening: Listening,
     habit: Option<Habit>,
-    /// When the connection is given back.
-    until: Option<Timestamp>,
+    /// Until when a connection may be in the making.
+    connects: Timestamp,
+    /// How long both may be silent.
+    until: Timestamp,
+    /// The caller is then waited for without the connection.
+    gives_back: bool,
     is_limited: bool,
     caller_ended: bool,
 }
@@ -125,39 +133,16 @@ impl Waiting {
     }
 
     fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Turn> {
-        if !connection.landed {
-            connection.advance(cx);
-        }
         connection.now = connection.worker.now();
-        loop {
-            connection.act(cx);
-            // Before the caller: what it says may find the connection made.
-            while connection.poll_way(cx) {
-                connection.act(cx);
-            }
-            if let Some(turn) = self.poll_caller(connection, cx) {
-                return Poll::Ready(turn);
-            }
-            if connection.landed {
-                if self.is_caller_first() {
-                    return Poll::Ready(Turn::Waits);
-                }
-                let until = connection.arrived + GRACE;
-                if until <= connection.now {
-                    return Poll::Ready(Turn::Refused);
-                }
-                connection.down.alarm.set(self.listening.until().into_iter().chain([until]).min(), cx.waker());
-                return Poll::Pending;
-            }
-            if let Some(turn) = self.poll_endpoint(connection, cx) {
-                return Poll::Ready(turn);
-            }
-            match self.ring(connection, cx) {
-                Poll::Ready(Some(turn)) => return Poll::Ready(turn),
-                Poll::Ready(None) => {}
-                Poll::Pending => return Poll::Pending,
-            }
+        // Before the caller: what it says may find the connection made.
+        connection.poll_way(cx);
+        if let Some(turn) = self.poll_caller(connection, cx) {
+            return Poll::Ready(turn);
         }
+        if let Some(turn) = self.poll_endpoint(connection, cx) {
+            return Poll::Ready(turn);
+        }
+        self.ring(connection, cx)
     }
 
     fn poll_caller(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Option<Turn> {
@@ -172,7 +157,7 @@ impl Waiting {
             Poll::Ready(Heard::Ended) => {
                 // Some only want to hear the greeting.
                 self.caller_ended = true;
-                self.until = Some(connection.now + GRACE);
+                self.until = connection.now + GRACE;
                 None
             }
         }
@@ -197,40 +182,44 @@ impl Waiting {
         match heard {
             Ok(_) if is_of_http => Some(Turn::Waits),
             Ok(0) | Err(_) if self.is_caller_first() => Some(Turn::Waits),
-            Ok(count) => {
-                if count > 0 {
-                    connection.tell(cx, Flight::handle_turn_ends);
-                }
-                Some(Turn::Endpoint)
-            }
+            Ok(_) => Some(Turn::Endpoint),
             Err(_) => {
-                connection.tell(cx, |flight, shared, now| flight.handle_failed(Failure::Reset, shared, now));
+                connection.note_reset();
                 Some(Turn::Endpoint)
             }
         }
     }
 
-    /// `Ready(None)`: a clock of the flight ran out.
-    fn ring(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+    fn ring(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Turn> {
         let now = connection.now;
-        if self.until.is_some_and(|until| until <= now) {
-            return Poll::Ready(Some(if self.caller_ended { Turn::Over } else { Turn::Waits }));
+        if matches!(connection.way, Way::Dialing(_)) && self.connects <= now {
+            connection.give_up_trying();
+        }
+        let until = match (connection.has_hope(), self.is_caller_first()) {
+            (true, _) => self.until,
+            (false, true) => return Poll::Ready(Turn::Waits),
+            (false, false) if self.caller_ended => self.until,
+            (false, false) => connection.arrived + GRACE,
+        };
+        if until <= now {
+            return Poll::Ready(match connection.has_hope() {
+                _ if self.caller_ended => Turn::Over,
+                true if self.gives_back => Turn::Waits,
+                true => Turn::Over,
+                false => Turn::Refused,
+            });
         }
         let looks = self.is_limited && self.habit != Some(Habit::Opaque);
         if looks && connection.dependency().sockets().wanted() {
-            return Poll::Ready(Some(Turn::Waits));
-        }
-        let next = connection.flight.as_ref().and_then(Flight::next_timeout);
-        if next.is_some_and(|at| at <= now) {
-            connection.tell(cx, Flight::handle_timeout);
-            return Poll::Ready(None);
+            return Poll::Ready(Turn::Waits);
         }
         // A proxy that leaves does not wait for those who have nothing to say.
         let leaves = connection.worker.is_closing().then(|| idle_until(&connection.worker, &mut connection.down, now));
         if leaves.is_some_and(|until| until <= now) {
-            return Poll::Ready(Some(Turn::Over));
+            return Poll::Ready(Turn::Over);
         }
-        let all = [self.until, self.listening.until(), next, leaves, looks.then(|| now + LOOK)];
+        let connects = matches!(connection.way, Way::Dialing(_)).then_some(self.connects);
+        let all = [Some(until), self.listening.until(), connects, leaves, looks.then(|| now + LOOK)];
         connection.down.alarm.set(all.into_iter().flatten().min(), cx.waker());
         Poll::Pending
     }
@@ -238,17 +227,13 @@ impl Waiting {
 
 impl Connection {
     /// Waits for a connection that is being made, where calls go the same way: one that they began would take longer.
-    fn poll_made(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.poll_way(cx) {
-            self.act(cx);
-        }
-        let next = self.flight.as_ref().and_then(Flight::next_timeout);
-        self.now = self.worker.now();
+    fn poll_made(&mut self, until: Timestamp, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_way(cx);
         let is_made = !matches!(self.way, Way::Dialing(_)) || self.down.origin.purpose == Purpose::Outbound;
-        if is_made || next.is_some_and(|at| at <= self.now) {
+        if is_made || until <= self.worker.now() {
             return Poll::Ready(());
         }
-        self.down.alarm.set(next, cx.waker());
+        self.down.alarm.set(Some(until), cx.waker());
         Poll::Pending
     }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use plimsoll_resilience::Mode;
-use plimsoll_resilience::flight::{Action, Attempt, Call, Failure, Flight, Safety};
-use plimsoll_resilience::protection::Protection;
+use plimsoll_resilience::breaker::State;
+use plimsoll_resilience::flight::{Action, Attempt, AttemptKind, Call, Failure, Flight, Safety};
+use plimsoll_resilience::protection::{BreakerScope, BreakerView, Protection};
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::rejection::{Block, Cause, EndpointKey, Rejected, Rejection};
 use plimsoll_resilience::time::Timestamp;
@@ -57,6 +58,8 @@ pub(super) struct Connection {
     turn: Option<usize>,
     pub(super) rejected: Option<Rejection>,
     pub(super) end: Option<End>,
+    /// Where it was tried to go before there was a flight.
+    tried: Option<Tried>,
     /// It is opaque for certain, and reported.
     pub(super) committed: bool,
     /// The flight has nothing more to say.
@@ -77,6 +80,16 @@ pub(super) enum Way {
     },
     Dialing(Pin<Box<dyn Future<Output = Result<Dialed, DialError>>>>),
     Open(Upstream),
+}
+
+/// A connection that is made, or was tried to be, before it is certain that it is wanted. The flight hears of it when it is:
+/// until then nothing is counted, and no limit but that on sockets is asked.
+struct Tried {
+    endpoint: EndpointKey,
+    /// Why there is none.
+    failure: Option<DialError>,
+    /// The endpoint has reset it.
+    was_reset: bool,
 }
 
 /// How it ended other than by its peers' will.
@@ -109,6 +122,7 @@ impl Connection {
             turn: None,
             rejected: None,
             end: None,
+            tried: None,
             committed: false,
             landed: false,
             counted: (0, 0),
@@ -142,7 +156,7 @@ impl Connection {
     }
 
     /// Looks at the clock, and begins or goes on with what the flight waits for.
-    pub(super) fn advance(&mut self, cx: &Context<'_>) {
+    fn advance(&mut self, cx: &Context<'_>) {
         self.now = self.worker.now();
         if self.flight.is_none() {
             self.start(cx);
@@ -237,17 +251,88 @@ impl Connection {
         }
     }
 
-    /// Rooms 7 and 8: an endpoint, and a connection to it.
-    fn begin(&mut self, attempt: Attempt, cx: &mut Context<'_>) {
-        let (endpoint, destination) = match self.routed.target() {
+    /// Begins a connection that may not be wanted. False where that is not for trying: the circuit is not closed, there
+    /// is no endpoint, or no socket.
+    pub(super) fn try_ahead(&mut self) -> bool {
+        let breakers = self.dependency().with(|shared| shared.protection.view(self.now)).breakers;
+        let holds = |view: &BreakerView| {
+            let passes = matches!(view.state, State::Closed | State::ForcedClosed);
+            view.mode.enforces() && !passes && !matches!(view.scope, BreakerScope::Endpoint(_))
+        };
+        let first = Attempt { number: 1, kind: AttemptKind::First, fresh_connection: true, avoid: None };
+        if breakers.iter().any(holds) {
+            return false;
+        }
+        let Ok((endpoint, destination)) = self.destination(first) else { return false };
+        let Some(socket) = self.dependency().sockets().try_open() else { return false };
+        self.tried = Some(Tried { endpoint, failure: None, was_reset: false });
+        self.dial(destination, socket);
+        true
+    }
+
+    /// The connection that was tried is not to be had.
+    pub(super) fn give_up_trying(&mut self) {
+        self.way = Way::None;
+        if let Some(tried) = &mut self.tried {
+            tried.failure =
+                Some(DialError::Failed(Failure::ConnectTimeout, "it took longer than timeouts.connect".into()));
+        }
+    }
+
+    /// Whether a connection was tried that may yet come to something.
+    pub(super) fn has_hope(&self) -> bool {
+        self.tried.as_ref().is_some_and(|tried| tried.failure.is_none())
+    }
+
+    /// The endpoint has reset the connection that was tried.
+    pub(super) fn note_reset(&mut self) {
+        if let Some(tried) = &mut self.tried {
+            tried.was_reset = true;
+        }
+    }
+
+    /// Goes on with a connection that was tried.
+    fn adopt(&mut self, tried: Tried, cx: &mut Context<'_>) {
+        self.tell(cx, |flight, shared, now| flight.handle_picked(tried.endpoint, shared, now));
+        if let Some(action) = self.next_action() {
+            self.way = Way::None;
+            return self.perform(action, cx);
+        }
+        if let Some(failure) = tried.failure {
+            return self.on_dialed(Err(failure), cx);
+        }
+        if !matches!(self.way, Way::Open(_)) {
+            return;
+        }
+        self.tell(cx, |flight, _, now| flight.handle_connected(now));
+        if tried.was_reset {
+            self.tell(cx, |flight, shared, now| flight.handle_failed(Failure::Reset, shared, now));
+        } else if self.relay.received().bytes_in() > 0 {
+            self.tell(cx, Flight::handle_turn_ends);
+        }
+    }
+
+    fn destination(&mut self, attempt: Attempt) -> Result<(EndpointKey, Destination), NoEndpoint> {
+        Ok(match self.routed.target() {
             Target::Address(address) => (Endpoint::new(*address).key, Destination::Address(*address)),
             Target::Name(name, port) => (key_of_name(name, *port), Destination::Name(Arc::clone(name), *port)),
-            Target::Endpoints => match self.pick(attempt) {
-                Ok(endpoint) => (endpoint.key, Destination::Address(endpoint.address)),
-                Err(NoEndpoint { all_open }) => {
-                    return self.tell(cx, |flight, shared, now| flight.handle_no_endpoint(all_open, shared, now));
-                }
-            },
+            Target::Endpoints => {
+                let endpoint = self.pick(attempt)?;
+                (endpoint.key, Destination::Address(endpoint.address))
+            }
+        })
+    }
+
+    /// Rooms 7 and 8: an endpoint, and a connection to it.
+    fn begin(&mut self, attempt: Attempt, cx: &mut Context<'_>) {
+        if let Some(tried) = self.tried.take() {
+            return self.adopt(tried, cx);
+        }
+        let (endpoint, destination) = match self.destination(attempt) {
+            Ok(found) => found,
+            Err(NoEndpoint { all_open }) => {
+                return self.tell(cx, |flight, shared, now| flight.handle_no_endpoint(all_open, shared, now));
+            }
         };
         self.observe_connections();
         let sockets = Arc::clone(self.dependency().sockets());
@@ -283,6 +368,10 @@ impl Connection {
             drop(socket);
             return self.perform(action, cx);
         }
+        self.dial(destination, socket);
+    }
+
+    fn dial(&mut self, destination: Destination, socket: OpenSocket) {
         let process = Arc::clone(&self.worker.process);
         let dependency = Arc::clone(self.dependency());
         let security = self.security(&destination);
@@ -356,6 +445,10 @@ impl Connection {
     }
 
     fn on_dialed(&mut self, dialed: Result<Dialed, DialError>, cx: &Context<'_>) {
+        if let (Err(error), Some(tried)) = (&dialed, &mut self.tried) {
+            tried.failure = Some(error.clone());
+            return;
+        }
         match dialed {
             Ok(dialed) => {
                 let dependency = self.dependency().id;
