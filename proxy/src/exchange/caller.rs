@@ -92,7 +92,7 @@ impl Caller {
         }
     }
 
-    /// Nothing more goes back on what has become a tunnel.
+    /// Nothing more goes back on what has become a tunnel. Once.
     pub fn shut_tunnel(&mut self) {
         if let Self::Connection(down) = self {
             // Fails only when the caller is gone, which reading shows.

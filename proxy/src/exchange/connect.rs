@@ -1,8 +1,8 @@
 //! Rooms 7 and 8: an endpoint for an attempt, and a connection to it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::Context;
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ use crate::route::hosts::split_authority;
 use crate::snapshot::Endpoints;
 use crate::sockets::OpenSocket;
 use crate::tls::Offer;
+
+/// Callers choose names: with a key that they do not know, none can be made to look like another.
+static NAMES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// What there is without making anything.
 pub enum Pooled {
@@ -162,11 +165,7 @@ impl Exchange {
         match &self.service().security {
             None => 0,
             Some(origination) if origination.names_server() => origination.id(),
-            Some(origination) => {
-                let mut hasher = DefaultHasher::new();
-                (origination.id(), self.asked_host()).hash(&mut hasher);
-                hasher.finish()
-            }
+            Some(origination) => NAMES.hash_one((origination.id(), self.asked_host())),
         }
     }
 

@@ -113,6 +113,8 @@ pub struct Exchange {
     told_ended: bool,
     /// The connection has become a tunnel.
     tunnel: bool,
+    /// The caller was told that the server's side of it has ended.
+    shut_back: bool,
     keep_alive: bool,
     /// What the attempt's connection is to speak.
     speaks: Speaks,
@@ -217,6 +219,7 @@ impl Exchange {
             landed: false,
             told_ended: false,
             tunnel: false,
+            shut_back: false,
             keep_alive,
             speaks,
             grpc,

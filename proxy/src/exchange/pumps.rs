@@ -334,7 +334,9 @@ impl Exchange {
             Poll::Ready(false) => self.caller_gone(cx),
             Poll::Ready(true) if self.tunnel && self.answer.is_whole() => {
                 // The server has closed its side of the tunnel: so do we, and end when the caller does.
-                self.caller.shut_tunnel();
+                if !std::mem::replace(&mut self.shut_back, true) {
+                    self.caller.shut_tunnel();
+                }
                 self.end_if_whole(cx);
             }
             _ => {}

@@ -105,6 +105,8 @@ enum Next {
 struct Stay {
     /// Since when there has been no call.
     idle_since: Option<Timestamp>,
+    /// Calls are over, and the caller has yet to take the rest of their answers.
+    untaken: bool,
     /// A call was taken.
     served: bool,
     leaving: Leaving,
@@ -121,6 +123,19 @@ enum Leaving {
 }
 
 impl Stay {
+    fn note(&mut self, has_calls: bool, has_streams: bool, now: Timestamp) {
+        if has_calls {
+            self.idle_since = None;
+        } else {
+            self.idle_since.get_or_insert(now);
+        }
+        let untaken = has_streams && !has_calls;
+        if std::mem::replace(&mut self.untaken, untaken) && !untaken && !has_calls {
+            // The last of it was taken just now.
+            self.idle_since = Some(now);
+        }
+    }
+
     fn ask(&mut self, connection: &mut Connection, now: Timestamp) {
         connection.drain();
         self.leaving = Leaving::Asked;
@@ -155,11 +170,7 @@ fn poll_serve(
             Poll::Pending => {}
         }
         let now = worker.now();
-        if connection.has_streams() {
-            stay.idle_since = None;
-        } else {
-            stay.idle_since.get_or_insert(now);
-        }
+        stay.note(connection.has_calls(), connection.has_streams(), now);
         if connection.is_ending() && !matches!(stay.leaving, Leaving::Told(_)) {
             stay.leaving = Leaving::Told(now);
         }
@@ -181,8 +192,8 @@ fn poll_serve(
             return Poll::Pending;
         }
         match stay.leaving {
-            Leaving::No => stay.ask(connection, now),
-            Leaving::Asked => stay.tell(connection, Code::NO_ERROR, now),
+            Leaving::No if !stay.untaken => stay.ask(connection, now),
+            Leaving::No | Leaving::Asked => stay.tell(connection, Code::NO_ERROR, now),
             Leaving::Told(_) => return Poll::Ready(Next::Ended(None)),
         }
     }
@@ -193,6 +204,7 @@ fn stays_until(worker: &Worker, stay: &Stay, now: Timestamp) -> Timestamp {
     match (stay.leaving, stay.idle_since) {
         (Leaving::Told(since), _) => since + PATIENCE,
         (_, None) => now + IDLE_TIMEOUT,
+        (_, Some(since)) if stay.untaken => since + IDLE_TIMEOUT,
         (Leaving::Asked, Some(since)) => since + PATIENCE,
         (Leaving::No, Some(since)) if worker.phase() == Phase::Closing => {
             worker.process.drain.closing_since().max(since) + DRAIN_QUIET

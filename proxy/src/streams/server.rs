@@ -119,6 +119,12 @@ impl Connection {
 
     /// Whether a call is in progress.
     #[must_use]
+    pub fn has_calls(&self) -> bool {
+        self.peer.open() > 0
+    }
+
+    /// Whether a call is in progress, or the rest of an answer waits to be taken.
+    #[must_use]
     pub fn has_streams(&self) -> bool {
         matches!(&self.state, State::Open(open) if open.has_streams())
     }
