@@ -186,7 +186,9 @@ pub fn hold(rows: &[Figures], gates: &[Gate]) -> bool {
         if others.is_empty() {
             continue;
         }
-        let what = format!("{}, x the better of {}", gate.what, gate.than.join(" and "));
+        let base =
+            if gate.than.len() > 1 { format!("the better of {}", gate.than.join(" and ")) } else { gate.than.concat() };
+        let what = format!("{}, x {base}", gate.what);
         passed &= print_gate(&what, own.ratio(gate.column, &others), gate.most);
     }
     passed
