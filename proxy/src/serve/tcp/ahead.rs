@@ -6,8 +6,10 @@
 //!                       ├───── caller speaks, not HTTP   ──▶ opaque, on this connection
 //!                       └───── endpoint speaks HTTP      ──▶ it only lost its patience: the caller is waited for
 //! ```
-//! *Rule*: nothing that was only tried is reported or counted as opaque, and no limit is held for it where calls might
-//! need it: where callers are known to speak first, the connection is given back after a while.
+//! *Rule*: what is only tried is no call. It takes no ticket, no token and no turn in a line, its failure counts for
+//! nothing, and it is reported to nobody; nothing is tried towards a circuit that is not closed. When the connection is
+//! wanted its flight begins, and adopts what there is. Where calls might need the socket, it is given back: when somebody
+//! waits for one, and after a while.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -15,7 +17,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use plimsoll_resilience::time::Timestamp;
-use tokio::io::AsyncRead;
 
 use super::connection::{Connection, Way};
 use super::wire::Wire;
@@ -169,8 +170,7 @@ impl Waiting {
             return None;
         }
         let mut greeting = connection.worker.buffers.lend();
-        let polled = poll_greeting(&mut upstream.stream, &mut greeting, cx);
-        let heard = match polled {
+        let heard = match poll_read(&mut upstream.stream, &mut greeting, cx) {
             Poll::Pending => {
                 connection.worker.buffers.give_back(greeting);
                 return None;
@@ -259,14 +259,6 @@ impl Connection {
             || route::find_opaque(&self.worker.process, &self.snapshot, &self.down.origin, name).as_ref()
                 != Ok(&self.routed)
     }
-}
-
-fn poll_greeting(
-    stream: &mut (impl AsyncRead + Unpin),
-    greeting: &mut bytes::BytesMut,
-    cx: &mut Context<'_>,
-) -> Poll<std::io::Result<usize>> {
-    poll_read(stream, greeting, cx)
 }
 
 /// What servers of HTTP say before they are asked: HTTP/2 settings, or that they have lost their patience.
