@@ -25,7 +25,7 @@ use crate::snapshot::{LookUp, Resolved};
 
 /// How soon a name that could not be resolved is asked for again, for a dependency that depends on it.
 const AGAIN: Duration = Duration::from_secs(1);
-/// For how long a name server that knows of no such name is not believed, when another answer came before.
+/// For how long name servers must have said that there is no such name before they are believed.
 const DOUBTED: Duration = Duration::from_secs(60);
 /// Look-ups at a time. With as many names hanging, others are only asked for more rarely.
 const MOST: usize = 32;
@@ -52,7 +52,8 @@ impl Watches {
     /// Ends when nobody else holds what is watched.
     pub async fn follow(self, watched: Weak<Resolved>) {
         let mut fails = false;
-        let mut known_at = Instant::now();
+        // Since when every answer has been that there is no such name.
+        let mut denied_since = None;
         // Not held during a look-up: a policy with the same name that comes meanwhile would find it and watch it too.
         while let Some((name, port)) = watched.upgrade().map(|resolved| (resolved.name.as_str().into(), resolved.port))
         {
@@ -61,13 +62,14 @@ impl Watches {
             let failed = found.is_err();
             let pause = match found {
                 Ok(standing) => {
-                    known_at = Instant::now();
+                    denied_since = None;
                     resolved.store(standing.endpoints.into_iter().map(Endpoint::new).collect());
                     resolved.looked_up(LookUp::Answered(standing.holds));
                     resolved.refresh.unwrap_or(standing.holds)
                 }
                 Err(error) => {
-                    let doubted = !error.is_definite() || known_at.elapsed() < DOUBTED;
+                    denied_since = error.is_definite().then(|| denied_since.unwrap_or_else(Instant::now));
+                    let doubted = denied_since.is_none_or(|since: Instant| since.elapsed() < DOUBTED);
                     tell(&resolved, &error, fails, doubted);
                     if !doubted {
                         resolved.store(Vec::new());

@@ -113,10 +113,25 @@ async fn that_a_name_is_gone_is_believed_after_a_minute() {
     let gone = || Err(ResolveError::NoName);
     let script = Arc::new(Script::new().says("api.example", [answer([1], 10), gone(), Err(ResolveError::NoAddress)]));
     let resolved = resolved(Some(80), None);
-    assert_eq!(follow(&script, &resolved, 58).await, [(1, 80)]);
-    assert_eq!(follow(&script, &resolved, 62).await, []);
+    assert_eq!(follow(&script, &resolved, 68).await, [(1, 80)]);
+    let resolved = self::resolved(Some(80), None);
+    let script = Arc::new(Script::new().says("api.example", [answer([1], 10), gone()]));
+    assert_eq!(follow(&script, &resolved, 72).await, []);
     let script = Arc::new(Script::new().says("api.example", [gone(), answer([5], 10)]));
     assert_eq!(follow(&script, &resolved, 2).await, [(5, 80)]);
+}
+
+/// A name server that comes back after an outage may know nothing yet, however long the outage was.
+#[tokio::test(start_paused = true)]
+async fn the_minute_does_not_run_while_no_name_server_answers() {
+    let outage = (0..300).map(|_| no_answer());
+    let script = Script::new()
+        .says("api.example", [answer([1], 10)].into_iter().chain(outage).chain([Err(ResolveError::NoName)]));
+    let script = Arc::new(script);
+    let resolved = resolved(Some(80), None);
+    assert_eq!(follow(&script, &resolved, 365).await, [(1, 80)]);
+    let asked = script.asked("api.example").len();
+    assert!(asked > 320, "{asked}: the name server has been back for a while");
 }
 
 #[tokio::test(start_paused = true)]
