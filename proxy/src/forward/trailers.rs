@@ -4,6 +4,8 @@ use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use plimsoll_h1::{FieldKind, Trailers};
 
+use crate::streams::fields;
+
 /// The trailer section of a message.
 #[derive(Clone, Copy, Debug)]
 pub enum TrailerSection<'a> {
@@ -32,11 +34,15 @@ impl<'a> TrailerSection<'a> {
         }
     }
 
-    /// The section for HTTP/2.
+    /// The section for HTTP/2, rid of the same fields.
     #[must_use]
     pub fn to_map(self) -> HeaderMap {
         match self {
-            Self::Map(map) => map.clone(),
+            Self::Map(map) => {
+                let mut map = map.clone();
+                fields::edit_trailers(&mut map);
+                map
+            }
             Self::Text(trailers) => trailers
                 .iter()
                 .filter_map(|(_, name, value)| {
@@ -53,5 +59,28 @@ impl<'a> TrailerSection<'a> {
             Self::Text(trailers) => trailers.value(kind),
             Self::Map(map) => map.get(kind.name()).map(HeaderValue::as_bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_not_stand_in_trailers_goes_on_to_nobody() {
+        let mut map = HeaderMap::new();
+        for (name, value) in [("grpc-status", "0"), ("content-length", "5"), ("host", "a"), ("x-sum", " 1 ")] {
+            map.append(name, HeaderValue::from_static(value));
+        }
+        let section = TrailerSection::Map(&map);
+        let sent = section.to_map();
+        assert_eq!(
+            (sent.len(), &sent["grpc-status"], &sent["x-sum"]),
+            (2, &"0".parse().unwrap(), &"1".parse().unwrap())
+        );
+        let mut text = BytesMut::new();
+        section.put(&mut text);
+        let lines: Vec<_> = str::from_utf8(&text).unwrap().split("\r\n").collect();
+        assert_eq!(lines, ["grpc-status: 0", "x-sum:  1 ", "", ""]);
     }
 }

@@ -8,7 +8,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use plimsoll_h1::{
     FieldKind, Fields, KindSet, Limits, Method, RequestError, RequestHead, ResponseError, ResponseHead, TargetForm,
-    Upgrade,
+    Trailers, Upgrade,
 };
 
 use super::server::Incoming;
@@ -200,6 +200,12 @@ fn fields(list: &Fields, buf: &[u8], drop: KindSet, add: &[(&[u8], &[u8])], is_w
     map
 }
 
+/// Rids trailers that were received of what may not stand there.
+pub fn edit_trailers(map: &mut HeaderMap) {
+    remove_if(map, |kind| !Trailers::may_hold(kind));
+    trim(map);
+}
+
 /// Removes the fields in `drop` and those of one hop from what was received by HTTP/2, and adds those in `add`.
 pub fn edit(map: &mut HeaderMap, drop: KindSet, add: &[(&[u8], &[u8])]) {
     /// Kinds that are not one name.
@@ -334,6 +340,11 @@ mod tests {
             ("x-plimsoll-retry", b"no"),
         ];
         assert_eq!(left, expected);
+        let mut map = HeaderMap::new();
+        map.insert("grpc-status", HeaderValue::from_static("0"));
+        map.insert("content-length", HeaderValue::from_static("5"));
+        edit_trailers(&mut map);
+        assert_eq!(map.keys().collect::<Vec<_>>(), ["grpc-status"]);
     }
 
     #[test]
