@@ -215,14 +215,14 @@ impl Exchange {
     pub(super) fn take_pooled(&self, destination: &Destination) -> Pooled {
         let service = self.service();
         let dependency = &service.dependency;
+        let take_idle = || {
+            let repeatable = self.flight.may_be_retried();
+            let idle = self.worker.take_idle(dependency.id, destination, self.security_id(), repeatable);
+            idle.map_or(Pooled::None, |upstream| Pooled::Way(Way::Connection(upstream)))
+        };
         match self.speaks {
             Speaks::Raw => Pooled::None,
-            Speaks::Http1 => {
-                let repeatable = self.flight.may_be_retried();
-                let security = self.security_id();
-                let idle = self.worker.take_idle(dependency.id, destination, security, repeatable);
-                idle.map_or(Pooled::None, |upstream| Pooled::Way(Way::Connection(upstream)))
-            }
+            Speaks::Http1 => take_idle(),
             Speaks::Http2 | Speaks::Either => {
                 let key = self.stream_key(destination.clone());
                 match self.worker.streams.borrow_mut().find(&key, dependency.sockets(), self.now) {
@@ -231,7 +231,8 @@ impl Exchange {
                     }
                     Found::Room(opened) => Pooled::Way(Way::Stream(opened)),
                     Found::Dialing(_) => Pooled::Coming,
-                    Found::Http1 | Found::Nothing => Pooled::None,
+                    Found::Http1 => take_idle(),
+                    Found::Nothing => Pooled::None,
                 }
             }
         }

@@ -104,9 +104,9 @@ pub async fn stream(worker: Rc<Worker>, plan: Plan, socket: Option<OpenSocket>) 
                 let made = shake_hands(&worker, &plan, dialed).await;
                 worker.streams.borrow_mut().finish(&plan.key, made, worker.now());
             }
-            // One that ends before it takes a call is a failure, and not a reason to make another, and another.
-            Found::Nothing if had_one && !worker.streams.borrow().has_open(&plan.key) => {
-                return Err(not_made("the connection ended before it took the call"));
+            // One that takes no call is a failure, and not a reason to make another, and another.
+            Found::Nothing if had_one && !worker.streams.borrow().has_busy(&plan.key) => {
+                return Err(not_made("the connection ended before it took the call, or takes none"));
             }
             Found::Nothing => {
                 let Some(socket) = take_socket(&mut socket, &plan) else {

@@ -158,9 +158,10 @@ impl StreamPool {
             });
         }
         match &shelf.dialing {
-            Some(dialing) => Found::Dialing(dialing.clone()),
-            None if shelf.speaks_http1 => Found::Http1,
-            None => Found::Nothing,
+            // Whoever was making one and is gone without a word will not finish it.
+            Some(dialing) if dialing.has_changed().is_ok() => Found::Dialing(dialing.clone()),
+            _ if shelf.speaks_http1 => Found::Http1,
+            _ => Found::Nothing,
         }
     }
 
@@ -222,10 +223,12 @@ impl StreamPool {
         self.shelves.get(key).is_some_and(has_way)
     }
 
-    /// Whether there is a connection that has not ended, with room or without.
+    /// Whether there is a connection that carries calls and is good for more. One without any that has no room all the same
+    /// is of a server that takes none, and another one would be no better.
     #[must_use]
-    pub fn has_open(&self, key: &StreamKey) -> bool {
-        self.shelves.get(key).is_some_and(|shelf| shelf.open.iter().any(Shared::is_open))
+    pub fn has_busy(&self, key: &StreamKey) -> bool {
+        let is_busy = |shared: &Shared| shared.is_open() && shared.handle.streams() > 0;
+        self.shelves.get(key).is_some_and(|shelf| shelf.open.iter().any(is_busy))
     }
 
     /// Whether a connection of `dependency` takes calls, or is being made.
