@@ -52,6 +52,12 @@ impl Origin {
             Purpose::Outbound | Purpose::Listen(_) => Direction::Outbound,
         }
     }
+
+    /// Whether the caller is on this side of the trust boundary, and may be told names and numbers of policy.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.direction() == Direction::Outbound
+    }
 }
 
 /// Where the connection was going before netfilter redirected it. A kernel without connection tracking, or a connection

@@ -10,7 +10,6 @@ use socket2::SockRef;
 use crate::capture::Origin;
 use crate::forward::answer::Answer;
 use crate::forward::reply::Reply;
-use crate::report::Direction;
 use crate::runtime::buffers::Lent;
 use crate::runtime::timers::Alarm;
 use crate::serve::Downstream;
@@ -59,7 +58,7 @@ impl Caller {
     /// Whether the caller is on this side of the trust boundary.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.origin().direction() == Direction::Outbound
+        self.origin().is_local()
     }
 
     /// Whether the call came over HTTP/2.

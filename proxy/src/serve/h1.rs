@@ -13,7 +13,7 @@ use plimsoll_resilience::time::Timestamp;
 use socket2::SockRef;
 
 use super::listening::idle_until;
-use super::{Downstream, too_many_connections};
+use super::{Downstream, HEAD_TIMEOUT, READ_AWAY_TIME, read_away, refusal_of, too_many_connections};
 use crate::exchange::{After, Begin, Caller, Slot};
 use crate::forward::io::{poll_read, poll_write};
 use crate::forward::request::Request;
@@ -21,13 +21,6 @@ use crate::reject::{AnswerForm, Refusal, write_answer};
 use crate::report::{CallFacts, CallReport, StatsId};
 use crate::route::{self, NotRouted};
 use crate::runtime::worker::Worker;
-
-/// How long a head may take from its first byte (policy.md, built-in defaults).
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is read away of a request that was answered early, or of whatever follows a refused one.
-const READ_AWAY: usize = 64 * 1024;
-/// How long that may take.
-const READ_AWAY_TIME: Duration = Duration::from_secs(2);
 
 /// Serves the connection until it ends.
 pub async fn serve(worker: &Rc<Worker>, mut down: Box<Downstream>) {
@@ -224,34 +217,11 @@ async fn refuse(
     if written.await { After::Close } else { After::Drop }
 }
 
-/// Closes our side and reads on for a moment. Closing with unread bytes would make the kernel send a reset, which can
-/// overtake the answer that was just written (RFC 9112 9.6).
+/// Closes our side, and the connection once what was said last has arrived.
 async fn linger(worker: &Worker, down: &mut Downstream) {
-    if SockRef::from(&down.stream).shutdown(Shutdown::Write).is_err() {
-        return;
+    if SockRef::from(&down.stream).shutdown(Shutdown::Write).is_ok() {
+        read_away(worker, &mut down.stream, &mut down.buf, &down.alarm).await;
     }
-    let deadline = worker.now() + READ_AWAY_TIME;
-    let mut left = READ_AWAY;
-    down.buf.clear();
-    if down.buf.capacity() == 0 {
-        down.buf = worker.buffers.lend();
-    }
-    poll_fn(|cx| {
-        while left > 0 {
-            down.buf.clear();
-            match poll_read(&mut down.stream, &mut down.buf, cx) {
-                Poll::Ready(Ok(count)) if count > 0 => left = left.saturating_sub(count),
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending if worker.now() >= deadline => return Poll::Ready(()),
-                Poll::Pending => {
-                    down.alarm.set(Some(deadline), cx.waker());
-                    return Poll::Pending;
-                }
-            }
-        }
-        Poll::Ready(())
-    })
-    .await;
 }
 
 /// A call that no dependency ever heard of is a call all the same.
@@ -292,17 +262,5 @@ fn facts<'a>(worker: &Worker, down: &'a Downstream, request: Option<(&RequestHea
         trace_id: "",
         policy: None,
         route: None,
-    }
-}
-
-fn refusal_of(error: RequestError, message: &str) -> Refusal<'_> {
-    match error.status() {
-        414 => Refusal::target_too_long(None),
-        431 => Refusal::headers_too_large(None),
-        status => {
-            let mut refusal = Refusal::malformed(message);
-            refusal.status = Some(status).filter(|status| *status != 400);
-            refusal
-        }
     }
 }

@@ -24,16 +24,14 @@ use plimsoll_h1::{FieldKind, FramingError, Limits, Persistence, RequestError, Re
 use plimsoll_resilience::flight::Summary;
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::time::Timestamp;
-use tokio::net::TcpStream;
 
-use super::Downstream;
+use super::{DRAIN_QUIET, Downstream, HEAD_TIMEOUT, IDLE_TIMEOUT, read_away, refusal_of};
 use crate::capture::Origin;
 use crate::exchange::{self, Begin, CallerStream};
 use crate::forward::grpc::is_grpc;
-use crate::forward::io::poll_read;
 use crate::forward::request::Request;
 use crate::reject::{self, AnswerForm, Refusal};
-use crate::report::{CallFacts, CallReport, Direction, StatsId};
+use crate::report::{CallFacts, CallReport, StatsId};
 use crate::route;
 use crate::runtime::drain::Phase;
 use crate::runtime::timers::Alarm;
@@ -41,42 +39,18 @@ use crate::runtime::worker::Worker;
 use crate::streams::server::{Connection, Incoming};
 use crate::streams::{Code, ConnectionError, fields};
 
-/// How long a head, or the beginning of a connection, may take from its first byte (policy.md, built-in defaults).
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be without calls.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// A connection that drains is closed once it has been without calls for this long: one that is on its way arrives before.
-const DRAIN_QUIET: Duration = Duration::from_millis(500);
 /// How long a caller may take to see that it is asked to leave, and again to take the last bytes.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What is read away after the end, so that a reset does not overtake what was said last.
-const READ_AWAY: usize = 64 * 1024;
-
-/// Whose connection a call came on.
-#[derive(Clone, Copy, Debug)]
-pub struct Caller {
-    /// Where the connection came from and was going.
-    pub origin: Origin,
-}
-
-impl Caller {
-    /// Whether the caller is on this side of the trust boundary, and may be told names and numbers of policy.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        self.origin.direction() == Direction::Outbound
-    }
-}
 
 /// Serves the connection until it ends. What `down.buf` holds was read from it already.
 pub async fn serve(worker: &Rc<Worker>, down: Box<Downstream>) {
     let Downstream { stream, origin, alarm, buf, .. } = *down;
-    let caller = Caller { origin };
     let mut connection = Connection::new(stream, buf, worker.clock);
     let mut stay = Stay::default();
     let ended = loop {
-        match poll_fn(|cx| poll_serve(worker, &caller, &mut connection, &mut stay, &alarm, cx)).await {
+        match poll_fn(|cx| poll_serve(worker, &origin, &mut connection, &mut stay, &alarm, cx)).await {
             Next::TooLate => {
-                report(worker, &caller, &Refusal::new(Reason::RequestHeadTimeout), None, worker.now());
+                report(worker, &origin, &Refusal::new(Reason::RequestHeadTimeout), None, worker.now());
                 stay.tell(&mut connection, Code::NO_ERROR, worker.now());
             }
             Next::Ended(ended) => break ended,
@@ -84,14 +58,16 @@ pub async fn serve(worker: &Rc<Worker>, down: Box<Downstream>) {
     };
     match ended {
         Some(ConnectionError::Flood(what)) => {
-            worker.report.flooded(caller.origin.direction());
-            tracing::warn!(peer = %caller.origin.peer, what, "an HTTP/2 connection was ended: its caller sent too many of them");
+            worker.report.flooded(origin.direction());
+            tracing::warn!(peer = %origin.peer, what, "an HTTP/2 connection was ended: its caller sent too many of them");
         }
-        Some(error) => tracing::debug!(peer = %caller.origin.peer, %error, "an HTTP/2 connection ended"),
+        Some(error) => tracing::debug!(peer = %origin.peer, %error, "an HTTP/2 connection ended"),
         None => {}
     }
-    if let Some(stream) = connection.into_stream() {
-        linger(worker, stream, &alarm).await;
+    if let Some(mut stream) = connection.into_stream() {
+        let mut buf = BytesMut::new();
+        read_away(worker, &mut stream, &mut buf, &alarm).await;
+        worker.buffers.give_back(buf);
     }
 }
 
@@ -123,6 +99,7 @@ enum Leaving {
 }
 
 impl Stay {
+    /// A caller that does not take its answers is without a call all the same: nothing else has a clock for it.
     fn note(&mut self, has_calls: bool, has_streams: bool, now: Timestamp) {
         if has_calls {
             self.idle_since = None;
@@ -153,7 +130,7 @@ impl Stay {
 /// Begins the calls that come in, until there is something else to do.
 fn poll_serve(
     worker: &Rc<Worker>,
-    caller: &Caller,
+    origin: &Origin,
     connection: &mut Connection,
     stay: &mut Stay,
     alarm: &Alarm,
@@ -163,7 +140,7 @@ fn poll_serve(
         match connection.poll_next(cx) {
             Poll::Ready(Some(Ok(incoming))) => {
                 stay.served = true;
-                accept(worker, caller, incoming);
+                accept(worker, origin, incoming);
                 continue;
             }
             Poll::Ready(ended) => return Poll::Ready(Next::Ended(ended.and_then(Result::err))),
@@ -214,15 +191,15 @@ fn stays_until(worker: &Worker, stay: &Stay, now: Timestamp) -> Timestamp {
 }
 
 /// Looks at the head of a call and begins it.
-fn accept(worker: &Rc<Worker>, caller: &Caller, incoming: Incoming) {
+fn accept(worker: &Rc<Worker>, origin: &Origin, incoming: Incoming) {
     let arrived = worker.now();
     let (mut head, mut buf) = (worker.request_heads.lend(), worker.buffers.lend_head());
     match fields::compose_request(&incoming, &Limits::default(), &mut buf, &mut head) {
-        Ok(_) => begin(worker, caller, head, buf, incoming, arrived),
+        Ok(_) => begin(worker, origin, head, buf, incoming, arrived),
         Err(error) => {
             worker.request_heads.give_back(head);
             worker.buffers.give_back(buf);
-            refuse(worker, caller, incoming, error, arrived);
+            refuse(worker, origin, incoming, error, arrived);
         }
     }
 }
@@ -230,24 +207,24 @@ fn accept(worker: &Rc<Worker>, caller: &Caller, incoming: Incoming) {
 /// Routes the call and begins it, in a task of its own.
 fn begin(
     worker: &Rc<Worker>,
-    caller: &Caller,
+    origin: &Origin,
     head: Box<RequestHead>,
     buf: BytesMut,
     incoming: Incoming,
     arrived: Timestamp,
 ) {
     let snapshot = worker.snapshot();
-    let routed = match route::find(&worker.process, &snapshot, &caller.origin, &head, &buf) {
+    let routed = match route::find(&worker.process, &snapshot, origin, &head, &buf) {
         Ok(routed) => routed,
         Err(not_routed) => {
-            turn_away(worker, caller, incoming, (&head, &buf), &not_routed.refusal(), arrived);
+            turn_away(worker, origin, incoming, (&head, &buf), &not_routed.refusal(), arrived);
             worker.request_heads.give_back(head);
             return worker.buffers.give_back(buf);
         }
     };
     let ends = incoming.body.is_ended();
     let Incoming { parts, body, answer } = incoming;
-    let stream = CallerStream::new(caller.origin, worker.timers.alarm(), body, answer);
+    let stream = CallerStream::new(*origin, worker.timers.alarm(), body, answer);
     let request = Request::of_stream(head, buf, (parts.headers, parts.uri), ends);
     let mut slot = worker.slots.lend();
     let caller = exchange::Caller::Stream(Box::new(stream));
@@ -262,33 +239,33 @@ fn begin(
 /// Answers a call that goes nowhere.
 fn turn_away(
     worker: &Worker,
-    caller: &Caller,
+    origin: &Origin,
     mut incoming: Incoming,
     (head, buf): (&RequestHead, &[u8]),
     refusal: &Refusal<'_>,
     arrived: Timestamp,
 ) {
-    report(worker, caller, refusal, Some(&incoming), arrived);
+    report(worker, origin, refusal, Some(&incoming), arrived);
     if head.fields.value(FieldKind::ContentType, buf).is_some_and(is_grpc) {
         // A caller that has gone meanwhile is not told.
-        let _ = incoming.answer.send(reject::grpc_answer(refusal, caller.is_local(), true), true);
+        let _ = incoming.answer.send(reject::grpc_answer(refusal, origin.is_local(), true), true);
         return;
     }
-    let form = AnswerForm::of(Some((head, buf)), true, caller.is_local(), worker.clock.wall(arrived));
+    let form = AnswerForm::of(Some((head, buf)), true, origin.is_local(), worker.clock.wall(arrived));
     answer(&mut incoming, refusal, &form);
 }
 
 /// Refuses a head that cannot be composed.
-fn refuse(worker: &Worker, caller: &Caller, mut incoming: Incoming, error: RequestError, arrived: Timestamp) {
+fn refuse(worker: &Worker, origin: &Origin, mut incoming: Incoming, error: RequestError, arrived: Timestamp) {
     let message = error.to_string();
     let refusal = refusal_of(error, &message);
-    report(worker, caller, &refusal, Some(&incoming), arrived);
+    report(worker, origin, &refusal, Some(&incoming), arrived);
     if is_malformed(error) {
         incoming.answer.reset(Code::PROTOCOL_ERROR);
     } else {
         let form = AnswerForm {
             head_request: incoming.parts.method == http::Method::HEAD,
-            ..AnswerForm::of(None, true, caller.is_local(), worker.clock.wall(arrived))
+            ..AnswerForm::of(None, true, origin.is_local(), worker.clock.wall(arrived))
         };
         answer(&mut incoming, &refusal, &form);
     }
@@ -307,18 +284,6 @@ fn is_malformed(error: RequestError) -> bool {
     }
 }
 
-fn refusal_of(error: RequestError, message: &str) -> Refusal<'_> {
-    match error.status() {
-        414 => Refusal::target_too_long(None),
-        431 => Refusal::headers_too_large(None),
-        status => {
-            let mut refusal = Refusal::malformed(message);
-            refusal.status = Some(status).filter(|status| *status != 400);
-            refusal
-        }
-    }
-}
-
 /// Answers with a refusal. There is always room for it: it is small, and what the caller's window does not take waits.
 fn answer(incoming: &mut Incoming, refusal: &Refusal<'_>, form: &AnswerForm) {
     let form = AnswerForm { persistence: Persistence::Silent, ..*form };
@@ -332,16 +297,16 @@ fn answer(incoming: &mut Incoming, refusal: &Refusal<'_>, form: &AnswerForm) {
 }
 
 /// A call that no dependency ever heard of is a call all the same.
-fn report(worker: &Worker, caller: &Caller, refusal: &Refusal<'_>, incoming: Option<&Incoming>, arrived: Timestamp) {
+fn report(worker: &Worker, origin: &Origin, refusal: &Refusal<'_>, incoming: Option<&Incoming>, arrived: Timestamp) {
     let snapshot = worker.snapshot();
-    let stats = if caller.is_local() { StatsId::UNLISTED } else { snapshot.inbound().rest.stats.id() };
+    let stats = if origin.is_local() { StatsId::UNLISTED } else { snapshot.inbound().rest.stats.id() };
     let parts = incoming.map(|incoming| &incoming.parts);
     worker.report.started(stats);
     worker.report.call(&CallReport {
         stats,
         facts: CallFacts {
             time: worker.clock.wall(arrived),
-            direction: caller.origin.direction(),
+            direction: origin.direction(),
             method: parts.map_or(b"", |parts| parts.method.as_str().as_bytes()),
             host: parts.and_then(|parts| parts.uri.authority()).map_or(b"", |authority| authority.as_str().as_bytes()),
             path: parts.and_then(|parts| parts.uri.path_and_query()).map_or(b"", |path| path.as_str().as_bytes()),
@@ -359,29 +324,4 @@ fn report(worker: &Worker, caller: &Caller, refusal: &Refusal<'_>, incoming: Opt
         bytes_received: 0,
         bytes_sent: 0,
     });
-}
-
-/// Reads on for a moment, after our side was closed: closing with unread bytes would make the kernel send a reset, which can
-/// overtake a GOAWAY that was just written.
-async fn linger(worker: &Worker, mut stream: TcpStream, alarm: &Alarm) {
-    let deadline = worker.now() + PATIENCE;
-    let mut left = READ_AWAY;
-    let mut buf = worker.buffers.lend();
-    poll_fn(|cx| {
-        while left > 0 {
-            buf.clear();
-            match poll_read(&mut stream, &mut buf, cx) {
-                Poll::Ready(Ok(count)) if count > 0 => left = left.saturating_sub(count),
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending if worker.now() >= deadline => return Poll::Ready(()),
-                Poll::Pending => {
-                    alarm.set(Some(deadline), cx.waker());
-                    return Poll::Pending;
-                }
-            }
-        }
-        Poll::Ready(())
-    })
-    .await;
-    worker.buffers.give_back(buf);
 }

@@ -5,16 +5,12 @@ use std::time::Duration;
 
 use plimsoll_resilience::time::Timestamp;
 
-use super::Downstream;
+use super::{DRAIN_QUIET, Downstream, IDLE_TIMEOUT};
 use crate::detect::{Habit, Peek, Verdict, may_be_tls, peek};
 use crate::forward::io::poll_read;
 use crate::runtime::drain::Phase;
 use crate::runtime::worker::Worker;
 
-/// How long a connection may be idle between requests.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// A connection that drains is closed once it has been idle for this long: a request that is on its way arrives before.
-const DRAIN_QUIET: Duration = Duration::from_millis(500);
 /// How long a beginning that looks like a protocol is waited for to go on, before it is taken for what it looks like.
 /// HTTP has a clock of its own for slow heads, which then begins; a ClientHello without its end has lost its name.
 const PATIENCE_HTTP: Duration = Duration::from_secs(1);

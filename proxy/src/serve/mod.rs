@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use plimsoll_h1::RequestError;
 use plimsoll_policy::Protocol;
 use plimsoll_resilience::reason::Reason;
 use plimsoll_resilience::time::Timestamp;
@@ -25,14 +26,23 @@ use self::listening::{Heard, Listening, idle_until};
 use self::tcp::Ahead;
 use crate::capture::{Origin, Purpose};
 use crate::detect::{Detected, Habit, Verdict};
+use crate::forward::io::poll_read;
 use crate::reject::{Numbers, Refusal};
-use crate::report::Direction;
 use crate::route;
 use crate::runtime::process::Process;
 use crate::runtime::timers::Alarm;
 use crate::runtime::worker::Worker;
 use crate::snapshot::Snapshot;
 
+/// How long a head may take from its first byte (policy.md, built-in defaults).
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be idle between requests.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// A connection that drains is closed once it has been idle for this long: a request that is on its way arrives before.
+const DRAIN_QUIET: Duration = Duration::from_millis(500);
+/// What is read away of whatever follows the last that is answered, and how long that may take.
+const READ_AWAY: usize = 64 * 1024;
+const READ_AWAY_TIME: Duration = Duration::from_secs(2);
 /// How long a caller may be silent before the endpoint is asked whether it has something to say.
 const GRACE: Duration = Duration::from_millis(10);
 /// The same where callers are known to speak first.
@@ -58,7 +68,7 @@ impl Downstream {
     /// Whether the caller is on this side of the trust boundary, and may be told names and numbers of policy.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.origin.direction() == Direction::Outbound
+        self.origin.is_local()
     }
 }
 
@@ -209,6 +219,45 @@ async fn turn_away(worker: &Rc<Worker>, mut down: Box<Downstream>) {
         First::Said(_) | First::Silence => tcp::turn_away(worker, &down),
         First::Ended => {}
     }
+}
+
+/// Why a head that cannot be read is refused; `message`: the error in words.
+fn refusal_of(error: RequestError, message: &str) -> Refusal<'_> {
+    match error.status() {
+        414 => Refusal::target_too_long(None),
+        431 => Refusal::headers_too_large(None),
+        status => {
+            let mut refusal = Refusal::malformed(message);
+            refusal.status = Some(status).filter(|status| *status != 400);
+            refusal
+        }
+    }
+}
+
+/// Reads on for a moment, after our side was closed. Closing with unread bytes would make the kernel send a reset, which
+/// can overtake what was said last (RFC 9112 9.6).
+async fn read_away(worker: &Worker, stream: &mut TcpStream, buf: &mut BytesMut, alarm: &Alarm) {
+    let deadline = worker.now() + READ_AWAY_TIME;
+    let mut left = READ_AWAY;
+    if buf.capacity() == 0 {
+        *buf = worker.buffers.lend();
+    }
+    poll_fn(|cx| {
+        while left > 0 {
+            buf.clear();
+            match poll_read(stream, buf, cx) {
+                Poll::Ready(Ok(count)) if count > 0 => left = left.saturating_sub(count),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending if worker.now() >= deadline => return Poll::Ready(()),
+                Poll::Pending => {
+                    alarm.set(Some(deadline), cx.waker());
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
 }
 
 fn too_many_connections<'s>(worker: &Worker, snapshot: &'s Snapshot) -> Refusal<'s> {
