@@ -5,9 +5,10 @@
 //!
 //! The crate finds all that is wrong, but has PROTOCOL_ERROR for most of it. Where the RFC wants another code and the frame alone
 //! shows it, the connection of a caller is ended from here; of what an endpoint does wrong, only that it failed is of interest.
-//! Not seen here, and so PROTOCOL_ERROR where COMPRESSION_ERROR is due: errors within a header block.
+//! What is wrong within a header block only the crate sees; its code is corrected on the way out, see [`hpack`].
 
 use super::Code;
+use super::hpack::{self, Fault};
 use super::peer::{Peer, Verdict};
 
 /// Frame types that matter here (RFC 9113 section 6).
@@ -32,6 +33,8 @@ impl Flags {
     pub(super) const ACK: u8 = 1;
     pub(super) const END_STREAM: u8 = 1;
     pub(super) const END_HEADERS: u8 = 4;
+    pub(super) const PADDED: u8 = 8;
+    pub(super) const PRIORITY: u8 = 0x20;
 }
 
 /// The nine bytes that a frame begins with (RFC 9113 4.1).
@@ -84,6 +87,8 @@ impl Frame {
 }
 
 const PREFACE: usize = 24;
+/// More of a head is not looked at again: the crate takes no more than a quarter of it.
+const LONGEST_BLOCK: usize = 256 * 1024;
 /// An identifier of 16 bits and a value of 32.
 const SETTING: usize = 6;
 const INITIAL_WINDOW_SIZE: u16 = 4;
@@ -105,6 +110,18 @@ pub(super) struct Frames {
     payload: [u8; 8],
     /// More frames of the same head follow.
     continues: bool,
+    /// The last head of a caller, as far as it has come: its frames without their heads, the first of them this long and
+    /// with these flags.
+    block: Vec<u8>,
+    first: Frame,
+    /// It begins a stream that may be begun.
+    first_is_in_order: bool,
+    /// It ends a stream that was begun before.
+    are_trailers: bool,
+    /// How many heads have come with the bytes that were looked at last: of several any may be at fault.
+    heads: u32,
+    /// Something has followed that may be at fault itself.
+    went_on: bool,
     /// The highest stream begun by the peer.
     highest: u32,
     /// The first frame has come.
@@ -120,6 +137,7 @@ impl Frames {
     /// ends the connection is not passed on.
     pub(super) fn pass(&mut self, bytes: &mut [u8], peer: &Peer) -> usize {
         let (mut at, mut kept) = (0, 0);
+        self.heads = 0;
         while at < bytes.len() {
             let rest = bytes.len() - at;
             let (len, is_kept) = if self.preface > 0 {
@@ -179,8 +197,23 @@ impl Frames {
                 _ => {}
             }
         }
+        self.went_on = match frame.kind {
+            Kind::HEADERS => self.continues,
+            Kind::CONTINUATION => self.went_on || !self.continues || frame.stream != self.first.stream,
+            // Nothing is wrong with these by themselves.
+            Kind::PING => self.went_on || self.continues,
+            Kind::SETTINGS if frame.has(Flags::ACK) => self.went_on || self.continues,
+            _ => true,
+        };
         if frame.is_head() {
             self.continues = !frame.has(Flags::END_HEADERS);
+            if frame.kind == Kind::HEADERS {
+                self.heads += 1;
+                self.block.clear();
+                self.first = frame;
+                self.first_is_in_order = is_new && frame.stream % 2 == 1;
+                self.are_trailers = !is_new;
+            }
         }
         self.begun = true;
         peer.on_frame(&frame, is_new);
@@ -212,6 +245,9 @@ impl Frames {
         let seen = self.frame.len as usize - self.left;
         self.left -= bytes.len();
         match self.frame.kind {
+            Kind::HEADERS | Kind::CONTINUATION if peer.is_caller() && self.block.len() <= LONGEST_BLOCK => {
+                self.block.extend_from_slice(bytes);
+            }
             Kind::GOAWAY => {
                 let words = self.payload.iter_mut().skip(seen);
                 words.zip(bytes).for_each(|(word, byte)| *word = *byte);
@@ -232,6 +268,34 @@ impl Frames {
         }
     }
 
+    /// Whether the last head, with which the crate has found fault, cannot be decompressed.
+    pub(super) fn is_head_broken(&self) -> bool {
+        let is_whole = !self.continues && !(self.frame.is_head() && self.left > 0);
+        let Some(block) = self.last_block().filter(|_| is_whole) else { return false };
+        match hpack::fault(&block) {
+            Fault::Broken => true,
+            Fault::Said => false,
+            // A head in its place, with nothing else to be said against it or behind it.
+            Fault::None => self.first_is_in_order && !self.went_on && self.heads <= 1,
+        }
+    }
+
+    /// The last head without what frames add to it.
+    fn last_block(&self) -> Option<Vec<u8>> {
+        if self.block.len() > LONGEST_BLOCK {
+            return None;
+        }
+        let (mut first, rest) = self.block.split_at(self.block.len().min(self.first.len as usize));
+        if self.first.has(Flags::PADDED) {
+            let (&padding, padded) = first.split_first()?;
+            first = padded.get(..padded.len().checked_sub(padding.into())?)?;
+        }
+        if self.first.has(Flags::PRIORITY) {
+            first = first.get(5..)?;
+        }
+        Some([first, rest].concat())
+    }
+
     /// RFC 9113 6.5.2.
     fn on_setting(&self, peer: &Peer) {
         let [a, b, value @ ..] = *self.payload.first_chunk::<SETTING>().expect("eight are more than six");
@@ -243,6 +307,13 @@ impl Frames {
     fn on_whole(&mut self, peer: &Peer) {
         match self.frame.kind {
             Kind::SETTINGS if !self.frame.has(Flags::ACK) => peer.on_settled(),
+            // RFC 9113 8.1: the crate drops pseudo fields from trailers without a word. Requests with trailers are rare
+            // enough to be looked through.
+            Kind::HEADERS | Kind::CONTINUATION if self.are_trailers && !self.continues && peer.is_caller() => {
+                if self.last_block().is_some_and(|block| hpack::has_pseudo(&block)) {
+                    peer.condemn(Verdict::Broken(Code::PROTOCOL_ERROR));
+                }
+            }
             Kind::GOAWAY if self.frame.len >= 8 => {
                 let [a, b, c, d, code @ ..] = self.payload;
                 peer.on_go_away(u32::from_be_bytes([a, b, c, d]) & LARGEST, Code(u32::from_be_bytes(code)));

@@ -22,8 +22,8 @@
 //! | heads above the list limit | the crate answers 431 by itself, without a body, and this proxy never hears of it: see [`settings`] |
 //! | a malformed head | reset with `PROTOCOL_ERROR` by the crate, unheard of here: not reported as a call |
 //! | an upper-case or otherwise impossible field name | the crate ends the whole connection with `PROTOCOL_ERROR` |
-//! | an error within a header block | the crate says `PROTOCOL_ERROR` where RFC 9113 4.3 wants `COMPRESSION_ERROR`; other such codes are put right by [`frames`] |
-//! | pseudo fields where they may not stand (`:path` in an answer, `:status` in trailers) | dropped by the crate, unheard of here |
+//! | an error within a header block | the crate says `PROTOCOL_ERROR` where RFC 9113 4.3 wants `COMPRESSION_ERROR`: put right towards callers on its way out ([`hpack`]); other such codes are put right by [`frames`] |
+//! | pseudo fields where they may not stand (`:path` in an answer, `:status` in trailers) | dropped by the crate; in trailers of requests [`frames`] sees them, of answers they are unheard of |
 //! | updates that overflow the window of a stream on which we have sent all | ignored: nothing is left to send |
 //! | a `#` in `:path` | cut off there by the `http` crate |
 //! | empty DATA that does not end | a hundred in the life of a connection end it: [`frames`] takes them out before |
@@ -37,6 +37,7 @@ pub mod client;
 pub mod fields;
 mod frames;
 mod halves;
+mod hpack;
 mod peer;
 pub mod server;
 mod settings;

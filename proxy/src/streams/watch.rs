@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::Code;
 use super::frames::Frames;
 use super::peer::Peer;
 
@@ -36,6 +37,21 @@ pub(super) struct Watched<T> {
 impl<T> Watched<T> {
     pub(super) fn new(io: T, read: BytesMut, peer: Rc<Peer>) -> Self {
         Self { io, read, frames: Frames::new(&peer), peer, waits: None }
+    }
+
+    /// `buf` with another code in the GOAWAY at its end, if the crate says there of a head what is true of its compression:
+    /// see [`hpack`](super::hpack).
+    fn corrected(&self, buf: &[u8]) -> Option<Vec<u8>> {
+        const GOAWAY: [u8; 9] = [0, 0, 8, 7, 0, 0, 0, 0, 0];
+        let frame = buf.len().checked_sub(GOAWAY.len() + 8)?;
+        let code = buf.len() - 4;
+        let says = buf[frame..].starts_with(&GOAWAY) && buf[code..] == Code::PROTOCOL_ERROR.0.to_be_bytes();
+        if !says || !self.peer.is_caller() || !self.frames.is_head_broken() {
+            return None;
+        }
+        let mut corrected = buf.to_vec();
+        corrected[code..].copy_from_slice(&Code::COMPRESSION_ERROR.0.to_be_bytes());
+        Some(corrected)
     }
 
     fn on_write(&mut self, offered: usize, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -94,7 +110,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
 impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.io).poll_write(cx, buf);
+        let written = match this.corrected(buf) {
+            Some(corrected) => Pin::new(&mut this.io).poll_write(cx, &corrected),
+            None => Pin::new(&mut this.io).poll_write(cx, buf),
+        };
         this.on_write(buf.len(), written)
     }
 
@@ -104,7 +123,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.io).poll_write_vectored(cx, bufs);
+        let last = bufs.iter().rposition(|buf| !buf.is_empty()).unwrap_or(0);
+        let written = match bufs.get(last).and_then(|buf| this.corrected(buf)) {
+            // What stands before it goes first.
+            Some(_) if last > 0 => Pin::new(&mut this.io).poll_write_vectored(cx, &bufs[..last]),
+            Some(corrected) => Pin::new(&mut this.io).poll_write(cx, &corrected),
+            None => Pin::new(&mut this.io).poll_write_vectored(cx, bufs),
+        };
         this.on_write(bufs.iter().map(|buf| buf.len()).sum(), written)
     }
 
