@@ -270,14 +270,19 @@ impl Frames {
 
     /// Whether the last head, with which the crate has found fault, cannot be decompressed.
     pub(super) fn is_head_broken(&self) -> bool {
-        let is_whole = !self.continues && !(self.frame.is_head() && self.left > 0);
-        let Some(block) = self.last_block().filter(|_| is_whole) else { return false };
+        let is_coming = self.continues || self.frame.is_head() && self.left > 0;
+        let Some(block) = self.last_block().filter(|_| !is_coming) else { return false };
         match hpack::fault(&block) {
             Fault::Broken => true,
             Fault::Said => false,
             // A head in its place, with nothing else to be said against it or behind it.
             Fault::None => self.first_is_in_order && !self.went_on && self.heads <= 1,
         }
+    }
+
+    fn are_malformed_trailers(&self) -> bool {
+        let is_whole = self.are_trailers && !self.continues;
+        is_whole && self.last_block().is_some_and(|block| hpack::has_pseudo(&block))
     }
 
     /// The last head without what frames add to it.
@@ -309,10 +314,8 @@ impl Frames {
             Kind::SETTINGS if !self.frame.has(Flags::ACK) => peer.on_settled(),
             // RFC 9113 8.1: the crate drops pseudo fields from trailers without a word. Requests with trailers are rare
             // enough to be looked through.
-            Kind::HEADERS | Kind::CONTINUATION if self.are_trailers && !self.continues && peer.is_caller() => {
-                if self.last_block().is_some_and(|block| hpack::has_pseudo(&block)) {
-                    peer.condemn(Verdict::Broken(Code::PROTOCOL_ERROR));
-                }
+            Kind::HEADERS | Kind::CONTINUATION if peer.is_caller() && self.are_malformed_trailers() => {
+                peer.condemn(Verdict::Broken(Code::PROTOCOL_ERROR));
             }
             Kind::GOAWAY if self.frame.len >= 8 => {
                 let [a, b, c, d, code @ ..] = self.payload;
