@@ -41,6 +41,8 @@ enum WayBack {
     Head(Answerer),
     /// Its body goes out; `own`: the rest of an answer of ours.
     Body { outflow: Outflow, own: Bytes },
+    /// The stream had ended before the answer could begin.
+    Lost(StreamError),
     /// It has gone out whole, or was cut.
     Over,
 }
@@ -120,9 +122,11 @@ impl CallerStream {
     /// The stream has ended.
     pub fn send_head(&mut self, response: Response<()>, ends: bool, own: Bytes) -> Result<(), StreamError> {
         let WayBack::Head(mut answerer) = std::mem::replace(&mut self.way_back, WayBack::Over) else { return Ok(()) };
-        let outflow = answerer.send(response, ends)?;
-        self.way_back = WayBack::Body { outflow, own };
-        Ok(())
+        let sent = answerer.send(response, ends);
+        let error = sent.as_ref().err().copied();
+        // Kept, for whoever looks after the caller: nobody else will hear of it.
+        self.way_back = sent.map_or_else(WayBack::Lost, |outflow| WayBack::Body { outflow, own });
+        error.map_or(Ok(()), Err)
     }
 
     /// Sends on what is here of the answer, as far as the caller has room for it. Ready when nothing is left for now.
@@ -137,7 +141,11 @@ impl CallerStream {
         moved: &mut bool,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), StreamError>> {
-        let WayBack::Body { outflow, own } = &mut self.way_back else { return Poll::Ready(Ok(())) };
+        let (outflow, own) = match &mut self.way_back {
+            WayBack::Body { outflow, own } => (outflow, own),
+            WayBack::Lost(error) => return Poll::Ready(Err(*error)),
+            WayBack::Head(_) | WayBack::Over => return Poll::Ready(Ok(())),
+        };
         while !reply.is_complete() {
             let is_own = reply.is_own();
             let left = if is_own { own.len() } else { answer.unsent().len() };
@@ -169,6 +177,7 @@ impl CallerStream {
         match &mut self.way_back {
             WayBack::Head(answerer) => answerer.poll_reset(cx),
             WayBack::Body { outflow, .. } => outflow.poll_reset(cx),
+            WayBack::Lost(error) => Poll::Ready(*error),
             WayBack::Over => Poll::Pending,
         }
     }
@@ -178,7 +187,7 @@ impl CallerStream {
         match std::mem::replace(&mut self.way_back, WayBack::Over) {
             WayBack::Head(mut answerer) => answerer.reset(code),
             WayBack::Body { mut outflow, .. } => outflow.reset(code),
-            WayBack::Over => {}
+            WayBack::Lost(_) | WayBack::Over => {}
         }
     }
 }
@@ -190,4 +199,57 @@ fn with_pushback(mut trailers: HeaderMap, retries_over: bool) -> HeaderMap {
         trailers.insert("grpc-retry-pushback-ms", http::HeaderValue::from_static("-1"));
     }
     trailers
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::task::Waker;
+
+    use bytes::BytesMut;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::capture::Purpose;
+    use crate::runtime::clock::Clock;
+    use crate::runtime::timers::Timers;
+    use crate::streams::client::Handle;
+    use crate::streams::server::{Connection, Incoming};
+
+    /// A reset and an answer that arrive together: whichever is looked at first.
+    #[test]
+    fn a_caller_that_left_before_its_answer_begins_is_known_to_have_left() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+            let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (far, peer) = listener.accept().await.unwrap();
+            let clock = Clock::start();
+            let timers = Timers::new(clock);
+            let (mut handle, driver) = Handle::connect(near, clock, timers.alarm()).await.unwrap();
+            tokio::task::spawn_local(driver);
+            let mut connection = Connection::new(far, BytesMut::new(), clock);
+            let request = http::Request::builder().uri("http://a.test/").body(()).unwrap();
+            let (_awaited, mut outflow) = handle.open(request, true).unwrap();
+            let incoming = poll_fn(|cx| connection.poll_next(cx)).await.unwrap().unwrap();
+            let Incoming { body, mut answer, .. } = incoming;
+            outflow.reset(Code::CANCEL);
+            poll_fn(|cx| {
+                assert!(connection.poll_next(cx).is_pending());
+                answer.poll_reset(cx)
+            })
+            .await;
+            let origin = Origin { purpose: Purpose::Outbound, peer, destination: None };
+            let mut stream = CallerStream::new(origin, timers.alarm(), body, answer);
+            assert!(stream.send_head(Response::new(()), false, Bytes::from_static(b"late")).is_err());
+            let mut cx = Context::from_waker(Waker::noop());
+            assert_eq!(stream.poll_gone(&mut cx), Poll::Ready(StreamError::Reset(Code::CANCEL)));
+            let (mut reply, mut answer) = (Reply::new(BytesMut::new()), Answer::new(Box::default(), true));
+            reply.begin_on_stream(200, true, false);
+            let flushed = stream.poll_flush(&mut reply, &mut answer, false, &mut false, &mut cx);
+            assert!(matches!(flushed, Poll::Ready(Err(_))), "{flushed:?}");
+        });
+    }
 }
