@@ -87,8 +87,8 @@ impl Frame {
 }
 
 const PREFACE: usize = 24;
-/// More of a head is not looked at again: the crate takes no more than a quarter of it.
-const LONGEST_BLOCK: usize = 256 * 1024;
+/// More of a head is not looked at again. It stays while its connection is idle, so it is little.
+const LONGEST_BLOCK: usize = 4 * 1024;
 /// An identifier of 16 bits and a value of 32.
 const SETTING: usize = 6;
 const INITIAL_WINDOW_SIZE: u16 = 4;
@@ -246,7 +246,8 @@ impl Frames {
         self.left -= bytes.len();
         match self.frame.kind {
             Kind::HEADERS | Kind::CONTINUATION if peer.is_caller() && self.block.len() <= LONGEST_BLOCK => {
-                self.block.extend_from_slice(bytes);
+                let room = LONGEST_BLOCK + 1 - self.block.len();
+                self.block.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
             Kind::GOAWAY => {
                 let words = self.payload.iter_mut().skip(seen);
