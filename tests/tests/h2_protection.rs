@@ -47,7 +47,7 @@ fn twenty_permits_for_200_streams_of_two_workers() {
         .map(|session| (0..25).map(|_| session.begin(&request("GET", "/"), true)).collect())
         .collect();
     eventually("180 calls are refused", || refused(&proxy, "BulkheadFull") == 180);
-    assert_eq!(server.in_flight(), 20);
+    eventually("20 are at the server", || server.in_flight() == 20);
     gate.open();
     let mut answers: Vec<Answer> = Vec::new();
     for (session, streams) in sessions.iter_mut().zip(&streams) {

@@ -61,7 +61,10 @@ fn codes_of_nothing(reader: &mut Reader<'_>, spec: &DependencySpec, retry: &Retr
     if !is_on(&retry.mode, spec) || methods.value == Methods::Any || retry.grpc_codes.value().is_empty() {
         return;
     }
-    let problem = Problem::new("gRPC calls are POST, which these `methods` leave out: none that was sent is repeated");
+    let problem = Problem::new(
+        "gRPC calls are POST, which these `methods` leave out: of calls that were sent, none is repeated for its code but \
+         with an `Idempotency-Key`",
+    );
     reader.warn(codes.node, problem.expected("`methods: Any` where a call may run twice"));
 }
 
