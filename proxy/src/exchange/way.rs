@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::link::{Way, wait_for_socket};
 use crate::dependency::Dependency;
-use crate::dial::{DialError, Dialed, Security, dial};
+use crate::dial::{DialError, Dialed, Security, dial, words};
 use crate::pool::Upstream;
 use crate::pool::streams::{Found, Made, StreamKey};
 use crate::runtime::worker::Worker;
@@ -106,7 +106,11 @@ pub async fn stream(worker: Rc<Worker>, plan: Plan, socket: Option<OpenSocket>) 
             }
             // One that takes no call is a failure, and not a reason to make another, and another.
             Found::Nothing if had_one && !worker.streams.borrow().has_busy(&plan.key) => {
-                return Err(not_made("the connection ended before it took the call, or takes none"));
+                let refusal = worker.streams.borrow().refusal(&plan.key);
+                return Err(refusal.map_or_else(
+                    || not_made("the connection ended before it took the call, or takes none"),
+                    |refusal| DialError::Failed(Failure::Tls, words(&refusal.to_string())),
+                ));
             }
             Found::Nothing => {
                 let Some(socket) = take_socket(&mut socket, &plan) else {

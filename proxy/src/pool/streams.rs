@@ -231,6 +231,13 @@ impl StreamPool {
         self.shelves.get(key).is_some_and(|shelf| shelf.open.iter().any(is_busy))
     }
 
+    /// That the endpoint has refused who we are, where a connection ended for it a moment ago.
+    #[must_use]
+    pub fn refusal(&self, key: &StreamKey) -> Option<TlsError> {
+        let ended = self.shelves.get(key)?.open.iter().filter(|shared| shared.handle.is_closed());
+        ended.filter_map(|shared| shared.refusal.as_ref()).find_map(|refusal| refusal.get().cloned())
+    }
+
     /// Whether a connection of `dependency` takes calls, or is being made.
     #[must_use]
     pub fn has_any(&self, dependency: DependencyId) -> bool {
