@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use plimsoll_h1::{Limits, Upgrade};
-use plimsoll_resilience::Mode;
 use plimsoll_resilience::flight::{Action, Attempt};
 use plimsoll_resilience::random::Random;
-use plimsoll_resilience::reason::Reason;
-use plimsoll_resilience::rejection::{Block, Cause, EndpointKey, Rejected};
+use plimsoll_resilience::rejection::{Block, EndpointKey};
 
 use super::link::{Chunks, Link, OnConnection, Waiting, Way, wait_for_socket};
 use super::way::{self, Plan};
@@ -88,7 +86,9 @@ impl Exchange {
 
     /// One more socket under `maxConnections`, or a place among those who wait for one.
     fn find_socket(&mut self, endpoint: EndpointKey, destination: Destination, cx: &mut Context<'_>) {
-        self.observe_connections();
+        if let Some(refused) = self.service().would_be_too_many_connections() {
+            self.would_refuse(&refused);
+        }
         let sockets = Arc::clone(self.dependency().sockets());
         if let Some(socket) = sockets.try_open() {
             return self.connect(endpoint, destination, Some(socket), cx);
@@ -177,22 +177,6 @@ impl Exchange {
         self.worker.process.close_idle(dependency, urgent);
     }
 
-    /// What `maxConnections` in Observe would have refused is counted.
-    fn observe_connections(&self) {
-        let service = self.service();
-        let Some(limit) = service.connections.filter(|limit| limit.mode == Mode::Observe) else { return };
-        let (open, max) = (service.dependency.sockets().open(), limit.config.max as usize);
-        if open >= max {
-            self.would_refuse(&self.too_many_connections(open, max));
-        }
-    }
-
-    pub(super) fn too_many_connections(&self, open: usize, max: usize) -> Rejected {
-        let waits = self.service().connections.is_some_and(|limit| !limit.config.max_wait.is_zero());
-        let reason = if waits { Reason::BulkheadWaitTimeout } else { Reason::BulkheadFull };
-        Rejected { cause: Some(Cause::Connections), ..Rejected::new(reason, open as u64, max as u64) }
-    }
-
     fn pick(&mut self, attempt: Attempt) -> Result<Endpoint, NoEndpoint> {
         // One turn for each call: if its retries took turns too, every other call would begin where the last one failed.
         let first = *self.turn.get_or_insert_with(|| self.worker.next_turn());
@@ -246,7 +230,7 @@ impl Exchange {
             Way::Stream(opened) => self.open_stream(opened, cx),
             Way::Taken => {
                 let sockets = self.dependency().sockets();
-                let refused = self.too_many_connections(sockets.open(), sockets.limit().unwrap_or(0));
+                let refused = self.service().too_many_connections(sockets.open(), sockets.limit().unwrap_or(0));
                 self.refuse(refused, Block::Bulkhead, cx);
             }
         }

@@ -39,7 +39,7 @@ impl Exchange {
             let Link::Waiting(waiting) = std::mem::replace(&mut self.link, Link::None) else { return };
             let Some(socket) = socket else {
                 let sockets = self.dependency().sockets();
-                let refused = self.too_many_connections(sockets.open(), sockets.limit().unwrap_or(0));
+                let refused = self.service().too_many_connections(sockets.open(), sockets.limit().unwrap_or(0));
                 return self.refuse(refused, Block::Bulkhead, cx);
             };
             self.connect(waiting.endpoint, waiting.destination, Some(socket), cx);

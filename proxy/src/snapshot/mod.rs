@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use plimsoll_policy::{AddressPattern, Algorithm, ConnectionLimit, Drain, Matcher, PortPolicy, Protocol};
-use plimsoll_resilience::rejection::RouteId;
+use plimsoll_resilience::reason::Reason;
+use plimsoll_resilience::rejection::{Cause, Rejected, RouteId};
 use plimsoll_resilience::rules::Rules;
 use plimsoll_resilience::{Mode, Moded};
 
@@ -313,6 +314,22 @@ impl Service {
             rest,
             routes: Vec::new(),
         }
+    }
+
+    /// What `maxConnections` says of one more connection, with so many `open` of `max`.
+    #[must_use]
+    pub fn too_many_connections(&self, open: usize, max: usize) -> Rejected {
+        let waits = self.connections.is_some_and(|limit| !limit.config.max_wait.is_zero());
+        let reason = if waits { Reason::BulkheadWaitTimeout } else { Reason::BulkheadFull };
+        Rejected { cause: Some(Cause::Connections), ..Rejected::new(reason, open as u64, max as u64) }
+    }
+
+    /// What `maxConnections` would have refused now, were it not in Observe.
+    #[must_use]
+    pub fn would_be_too_many_connections(&self) -> Option<Rejected> {
+        let limit = self.connections.filter(|limit| limit.mode == Mode::Observe)?;
+        let (open, max) = (self.dependency.sockets().open(), limit.config.max as usize);
+        (open >= max).then(|| self.too_many_connections(open, max))
     }
 
     /// The route for a request: the first named one that matches, else the rest. 0 is the rest.

@@ -8,12 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use plimsoll_resilience::Mode;
 use plimsoll_resilience::breaker::State;
 use plimsoll_resilience::flight::{Action, Attempt, AttemptKind, Call, Failure, Flight, Safety};
 use plimsoll_resilience::protection::{BreakerScope, BreakerView, Protection};
 use plimsoll_resilience::reason::Reason;
-use plimsoll_resilience::rejection::{Block, Cause, EndpointKey, Rejected, Rejection};
+use plimsoll_resilience::rejection::{Block, EndpointKey, Rejected, Rejection};
 use plimsoll_resilience::time::Timestamp;
 
 use super::flow::Lender;
@@ -334,7 +333,9 @@ impl Connection {
                 return self.tell(cx, |flight, shared, now| flight.handle_no_endpoint(all_open, shared, now));
             }
         };
-        self.observe_connections();
+        if let Some(refused) = self.service().would_be_too_many_connections() {
+            self.would_refuse(&refused);
+        }
         let sockets = Arc::clone(self.dependency().sockets());
         if let Some(socket) = sockets.try_open() {
             return self.connect(endpoint, destination, socket, cx);
@@ -394,22 +395,6 @@ impl Connection {
         Some(Security { origination, host, offer: Offer::Nothing })
     }
 
-    /// What `maxConnections` in Observe would have refused is counted.
-    fn observe_connections(&self) {
-        let service = self.service();
-        let Some(limit) = service.connections.filter(|limit| limit.mode == Mode::Observe) else { return };
-        let (open, max) = (service.dependency.sockets().open(), limit.config.max as usize);
-        if open >= max {
-            self.would_refuse(&self.too_many_connections(open, max));
-        }
-    }
-
-    fn too_many_connections(&self, open: usize, max: usize) -> Rejected {
-        let waits = self.service().connections.is_some_and(|limit| !limit.config.max_wait.is_zero());
-        let reason = if waits { Reason::BulkheadWaitTimeout } else { Reason::BulkheadFull };
-        Rejected { cause: Some(Cause::Connections), ..Rejected::new(reason, open as u64, max as u64) }
-    }
-
     /// Goes on with getting a connection. True when that came to something.
     pub(super) fn poll_way(&mut self, cx: &mut Context<'_>) -> bool {
         match &mut self.way {
@@ -427,7 +412,7 @@ impl Connection {
                     Some(socket) => self.connect(endpoint, destination, socket, cx),
                     None => {
                         let sockets = self.dependency().sockets();
-                        let refused = self.too_many_connections(sockets.open(), sockets.limit().unwrap_or(0));
+                        let refused = self.service().too_many_connections(sockets.open(), sockets.limit().unwrap_or(0));
                         self.tell(cx, |flight, shared, now| {
                             flight.handle_refused(refused, Block::Bulkhead, shared, now);
                         });
